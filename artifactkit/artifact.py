@@ -1,0 +1,160 @@
+"""The three kinds of artifact, as values: named tensors, a graph, a plan (DESIGN section 1)."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import Literal
+
+from .dtypes import DType, numel
+from .report import Loss, Outcome
+from .source import Source
+
+Kind = Literal["weights", "graph", "plan"]
+
+
+@dataclass(frozen=True, slots=True)
+class Step:
+    """One thing that was done to a tensor on its way: ``renamed`` from X, ``cast`` f32 -> bf16."""
+
+    outcome: Outcome
+    detail: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class TensorView:
+    """A named tensor: its type, shape and where its bytes live, row-major and little-endian as ``source`` gives them.
+
+    ``origins`` are the names, in the file that was read, of the tensors that it is made from; ``steps`` say how.
+    """
+
+    name: str
+    dtype: DType
+    shape: tuple[int, ...]
+    source: Source
+    origins: tuple[str, ...] = ()
+    steps: tuple[Step, ...] = ()
+
+    @property
+    def nbytes(self) -> int:
+        return self.source.nbytes
+
+    @property
+    def numel(self) -> int:
+        return numel(self.shape)
+
+    def came_from(self) -> tuple[str, ...]:
+        return self.origins or (self.name,)
+
+    def renamed(self, name: str, why: str) -> TensorView:
+        """The same tensor under another name, with the step recorded."""
+        if name == self.name:
+            return self
+        step = Step("renamed", f"{self.name} -> {name} ({why})")
+        return replace(self, name=name, origins=self.came_from(), steps=(*self.steps, step))
+
+    def same_bytes(self, other: TensorView) -> bool:
+        """Whether both are one tensor in storage: equal span, type and shape, and not empty."""
+        return (
+            self.nbytes > 0 and self.dtype == other.dtype and self.shape == other.shape and self.source == other.source
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Dropped:
+    """A tensor that was read and is not passed on, and why: ``optimizer state``, ``--exclude``, ``unindexed: b:w``."""
+
+    name: str
+    why: str
+    nbytes: int = 0
+    asked: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Skipped:
+    """A value in the file that is no tensor: ``best_ema``, ``float64``, ``0.5``. ``text`` is short and printable."""
+
+    path: str
+    type: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class NamedCode:
+    """A name outside the closed table that the file asks for. It was listed, not imported and not called."""
+
+    module: str
+    name: str
+    count: int = 1
+
+    @property
+    def full(self) -> str:
+        return f"{self.module}.{self.name}"
+
+
+CompanionRole = Literal["config", "tokenizer", "code", "doc", "other"]
+
+
+@dataclass(frozen=True, slots=True)
+class Companion:
+    """A file beside the weights that belongs to the model: ``name`` is relative to the folder, with slashes."""
+
+    name: str
+    path: str
+    role: CompanionRole
+
+
+@dataclass(slots=True)
+class Weights:
+    """Named tensors and what came with them. ``tensors`` is keyed by name and ordered as the file is.
+
+    ``aliases`` maps a name that is not stored a second time to the tensor that holds its bytes, when the *file* says
+    so; ties found by storage are not here: they are equal spans in ``tensors``.
+    ``chosen`` says which part of a checkpoint the tensors are from, and by which rule.
+    """
+
+    tensors: dict[str, TensorView]
+    format: str
+    files: tuple[str, ...] = ()
+    metadata: dict[str, str] = field(default_factory=dict)
+    companions: tuple[Companion, ...] = ()
+    naming: str = "source"
+    chosen: str = ""
+    dropped: list[Dropped] = field(default_factory=list)
+    skipped: list[Skipped] = field(default_factory=list)
+    code: list[NamedCode] = field(default_factory=list)
+    losses: list[Loss] = field(default_factory=list)
+    notes: list[str] = field(default_factory=list)
+
+    kind = "weights"
+
+    def __iter__(self) -> Iterator[TensorView]:
+        return iter(self.tensors.values())
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all tensors, each name counted."""
+        return sum(t.nbytes for t in self)
+
+
+@dataclass(slots=True)
+class Graph:
+    """Operations with their weights: inputs and outputs by name, and the model in its own library's form."""
+
+    weights: Weights
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    model: object
+
+    kind = "graph"
+
+
+@dataclass(slots=True)
+class Plan:
+    """Compiled code for one device family. Nothing leads out of it."""
+
+    source: Source
+    device: str
+    built_with: str
+
+    kind = "plan"

@@ -1,0 +1,198 @@
+"""Input files: opened once, pinned, read by offset, never mapped.
+
+Mapping would count the file's pages as ours (the memory budget is for the whole process), and a file cut short while it
+is mapped ends the process with SIGBUS. ``pread`` answers both.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+from typing import Protocol
+
+from .errors import Corrupt, Truncated, Unreadable
+
+# A copy can be interrupted between two calls only, so one call is kept to a fraction of a second.
+COPY_CHUNK = 1 << 26
+NO_KERNEL_COPY = frozenset(
+    {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EIO, errno.EPERM}
+)
+
+
+class Bytes(Protocol):
+    """Random access to a run of bytes of known size. What containers and the pickle machine read from."""
+
+    @property
+    def size(self) -> int: ...
+
+    def read(self, offset: int, n: int) -> bytes:
+        """Exactly ``n`` bytes at ``offset``; Truncated when they reach past the end."""
+        ...
+
+
+def _open_many(path: str, flags: int) -> int:
+    """``os.open``; a checkpoint of a thousand shards may need more descriptors than the soft limit allows."""
+    try:
+        return os.open(path, flags)
+    except OSError as error:
+        if error.errno != errno.EMFILE:
+            raise
+    import resource
+
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == hard:
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), path)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    return os.open(path, flags)
+
+
+class File:
+    """One regular file, read by offset. Equal by path. Pinned: if it changes while we work, reading raises Corrupt."""
+
+    __slots__ = ("_fd", "_identity", "path", "size")
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self._fd = -1
+        self.path = os.fspath(path)
+        try:
+            # O_NONBLOCK: a FIFO must not make us wait; it is refused below.
+            self._fd = _open_many(self.path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except OSError as error:
+            raise Unreadable(f"cannot open: {error.strerror or error}", file=self.path) from error
+        except ValueError as error:
+            raise Unreadable("cannot open: a NUL in the path", file=self.path) from error
+        info = os.fstat(self._fd)
+        if not stat.S_ISREG(info.st_mode):
+            self.close()
+            kind = "a folder" if stat.S_ISDIR(info.st_mode) else "something else"
+            raise Unreadable("not a regular file", file=self.path, expected="a regular file", found=kind)
+        self._identity = (info.st_size, info.st_mtime_ns)
+        self.size: int = info.st_size
+
+    def close(self) -> None:
+        """Close the descriptor; reading afterwards raises Unreadable. Closing twice is harmless."""
+        fd, self._fd = self._fd, -1
+        if fd >= 0:
+            os.close(fd)
+
+    def __del__(self) -> None:
+        self.close()
+
+    def check_unchanged(self) -> None:
+        """Raise Corrupt when size or modification time are no longer those of the opening."""
+        info = os.fstat(self._fd)
+        if (info.st_size, info.st_mtime_ns) != self._identity:
+            raise Corrupt(
+                "the file changed while it was being read", file=self.path, hint="run again once it is complete"
+            )
+
+    def _bounds(self, offset: int, n: int) -> None:
+        if offset < 0 or n < 0 or offset + n > self.size:
+            raise Truncated(
+                "the file ends too early",
+                file=self.path,
+                offset=max(offset, 0),
+                expected=f"{n} bytes",
+                found=f"{max(self.size - max(offset, 0), 0)} bytes",
+            )
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        """Fill ``buffer`` from ``offset``; Truncated when the file ends first, Unreadable on an I/O error."""
+        done, total = 0, len(buffer)
+        self._bounds(offset, total)
+        while done < total:
+            try:
+                got = os.preadv(self._fd, [buffer[done:]], offset + done)
+            except OSError as error:
+                raise Unreadable(f"read error: {error.strerror}", file=self.path, offset=offset + done) from error
+            if got == 0:
+                raise Truncated("the file became shorter while it was being read", file=self.path, offset=offset + done)
+            done += got
+
+    def read(self, offset: int, n: int) -> bytes:
+        """Exactly ``n`` bytes at ``offset``. Checked against the size before anything is allocated."""
+        self._bounds(offset, n)
+        try:
+            data = os.pread(self._fd, n, offset)
+        except OSError as error:
+            raise Unreadable(f"read error: {error.strerror}", file=self.path, offset=offset) from error
+        if len(data) == n:
+            return data
+        buffer = bytearray(n)  # a short read: rare, so the slower way round
+        self.read_into(offset, memoryview(buffer))
+        return bytes(buffer)
+
+    def copy_to(self, offset: int, nbytes: int, fd: int, at: int) -> int:
+        """Copy in the kernel to ``fd`` at ``at`` as far as the system does it; returns the bytes copied (maybe 0).
+
+        The caller finishes with ``read_into`` and ``pwrite``. OSError of the *destination* (disk full) passes through.
+        """
+        self._bounds(offset, nbytes)
+        if not hasattr(os, "copy_file_range"):
+            return 0
+        done = 0
+        while done < nbytes:
+            try:
+                got = os.copy_file_range(self._fd, fd, min(nbytes - done, COPY_CHUNK), offset + done, at + done)
+            except OSError as error:
+                # Not between these file systems, or not by this kernel. EIO is left to read_into, which says whose it is.
+                if error.errno in NO_KERNEL_COPY:
+                    return done
+                raise
+            if got == 0:
+                return done
+            done += got
+        return done
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, File) and other.path == self.path
+
+    def __hash__(self) -> int:
+        return hash(self.path)
+
+    def __repr__(self) -> str:
+        return f"File({self.path!r})"
+
+
+class Window:
+    """A run of ``size`` bytes at ``start`` of a file; offsets within are relative. ``member`` names it in errors."""
+
+    __slots__ = ("file", "member", "size", "start")
+
+    def __init__(self, file: File, start: int, size: int, member: str | None = None) -> None:
+        if start < 0 or size < 0 or start + size > file.size:
+            raise Truncated(
+                "the file ends too early", file=file.path, member=member, offset=start,
+                expected=f"{size} bytes", found=f"{max(file.size - start, 0)} bytes",
+            )  # fmt: skip
+        self.file, self.start, self.size, self.member = file, start, size, member
+
+    def read(self, offset: int, n: int) -> bytes:
+        if offset < 0 or n < 0 or offset + n > self.size:
+            raise Truncated(
+                "the data ends too early", file=self.file.path, member=self.member, offset=offset,
+                expected=f"{n} bytes", found=f"{max(self.size - offset, 0)} bytes",
+            )  # fmt: skip
+        return self.file.read(self.start + offset, n)
+
+
+class Memory:
+    """Bytes that are in memory already (an inflated header, a small member), under the same interface."""
+
+    __slots__ = ("data", "label", "member")
+
+    def __init__(self, data: bytes, label: str = "", member: str | None = None) -> None:
+        self.data, self.label, self.member = data, label, member
+
+    @property
+    def size(self) -> int:
+        return len(self.data)
+
+    def read(self, offset: int, n: int) -> bytes:
+        if offset < 0 or n < 0 or offset + n > len(self.data):
+            raise Truncated(
+                "the data ends too early", file=self.label or None, member=self.member, offset=offset,
+                expected=f"{n} bytes", found=f"{max(len(self.data) - offset, 0)} bytes",
+            )  # fmt: skip
+        return self.data[offset : offset + n]

@@ -1,0 +1,375 @@
+"""Where the bytes of a tensor live, holding none of them.
+
+A source knows its size and place. A writer asks it to ``pour`` itself into a file, by kernel copy where the bytes are
+plain, else through a buffer of bounded size. Sources are values: equal sources are the same bytes, which is how tied
+weights are found.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol, runtime_checkable
+
+from .errors import Corrupt
+from .files import Bytes, File, Memory, Window
+
+if TYPE_CHECKING:
+    import numpy as np
+
+CHUNK = 4 << 20  # bytes a buffer; a few of these is all the memory that a conversion takes
+
+
+@runtime_checkable
+class Source(Protocol):
+    """A run of ``nbytes`` bytes that can be read at any offset, forward reading being the cheap way."""
+
+    @property
+    def nbytes(self) -> int: ...
+
+    @property
+    def position(self) -> tuple[str, int]:
+        """(file, offset) where reading begins: a hint for the order in which sources are best read."""
+        ...
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        """Fill ``buffer`` with the bytes from ``offset``; raises an Unreadable when they are not to be had."""
+        ...
+
+    def pour(self, fd: int, at: int) -> None:
+        """Write all bytes to ``fd`` at offset ``at``. OSError is the destination's."""
+        ...
+
+
+def write_all(fd: int, data: memoryview | bytes, at: int) -> None:
+    """``os.pwrite`` until all is written."""
+    view = memoryview(data)
+    done = 0
+    while done < len(view):
+        done += os.pwrite(fd, view[done:], at + done)
+
+
+def pour_buffered(source: Source, fd: int, at: int, start: int = 0) -> None:
+    """Copy ``source`` from ``start`` on through one bounded buffer: the way for bytes that are not plain in a file."""
+    buffer = memoryview(bytearray(min(CHUNK, max(source.nbytes - start, 0))))
+    done = start
+    while done < source.nbytes:
+        part = buffer[: min(CHUNK, source.nbytes - done)]
+        source.read_into(done, part)
+        write_all(fd, part, at + done)
+        done += len(part)
+
+
+def read_all(source: Source) -> bytes:
+    """All bytes of a source that is known to be small."""
+    buffer = bytearray(source.nbytes)
+    source.read_into(0, memoryview(buffer))
+    return bytes(buffer)
+
+
+@dataclass(frozen=True, slots=True)
+class FileSpan:
+    """Plain bytes in a file."""
+
+    file: File
+    offset: int
+    nbytes: int
+
+    @property
+    def position(self) -> tuple[str, int]:
+        return (self.file.path, self.offset)
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        if offset < 0 or offset + len(buffer) > self.nbytes:
+            raise IndexError("read past the end of a span")
+        self.file.read_into(self.offset + offset, buffer)
+
+    def pour(self, fd: int, at: int) -> None:
+        done = self.file.copy_to(self.offset, self.nbytes, fd, at)
+        pour_buffered(self, fd, at, done)
+
+
+@dataclass(frozen=True, slots=True)
+class Inline:
+    """Bytes that are in memory already: scalars, small arrays, headers."""
+
+    data: bytes
+    place: tuple[str, int] = ("", 0)
+
+    @property
+    def nbytes(self) -> int:
+        return len(self.data)
+
+    @property
+    def position(self) -> tuple[str, int]:
+        return self.place
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        if offset < 0 or offset + len(buffer) > len(self.data):
+            raise IndexError("read past the end of inline bytes")
+        buffer[:] = self.data[offset : offset + len(buffer)]
+
+    def pour(self, fd: int, at: int) -> None:
+        write_all(fd, self.data, at)
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """``nbytes`` bytes from ``offset`` of another source (a contiguous view of a storage that is not plain)."""
+
+    base: Source
+    offset: int
+    nbytes: int
+
+    @property
+    def position(self) -> tuple[str, int]:
+        file, start = self.base.position
+        return (file, start + self.offset)
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        if offset < 0 or offset + len(buffer) > self.nbytes:
+            raise IndexError("read past the end of a slice")
+        self.base.read_into(self.offset + offset, buffer)
+
+    def pour(self, fd: int, at: int) -> None:
+        pour_buffered(self, fd, at)
+
+
+@dataclass(frozen=True, slots=True)
+class Read:
+    """``nbytes`` bytes from ``offset`` of anything that reads by offset: an inflated member of an archive."""
+
+    data: Bytes
+    offset: int
+    nbytes: int
+    place: tuple[str, int] = ("", 0)
+
+    @property
+    def position(self) -> tuple[str, int]:
+        return (self.place[0], self.place[1] + self.offset)
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        if offset < 0 or offset + len(buffer) > self.nbytes:
+            raise IndexError("read past the end of a span")
+        buffer[:] = self.data.read(self.offset + offset, len(buffer))
+
+    def pour(self, fd: int, at: int) -> None:
+        pour_buffered(self, fd, at)
+
+
+def span(data: Bytes, offset: int, nbytes: int, place: tuple[str, int] = ("", 0)) -> Source:
+    """The plainest source for ``nbytes`` bytes at ``offset`` of ``data``."""
+    if isinstance(data, Window):
+        if offset < 0 or nbytes < 0 or offset + nbytes > data.size:
+            data.read(offset, nbytes)  # raises Truncated with the place
+        return FileSpan(data.file, data.start + offset, nbytes)
+    if isinstance(data, File):
+        return FileSpan(data, offset, nbytes)
+    if isinstance(data, Memory):
+        return Inline(data.read(offset, nbytes), place)
+    return Read(data, offset, nbytes, place)
+
+
+@dataclass(frozen=True, slots=True)
+class Mapped:
+    """Whole rows of another source, each passed through ``fn``: casts, byte swaps, quantisation.
+
+    ``fn(rows_in, rows_out)`` gets buffers of k * in_row_bytes and k * out_row_bytes bytes and fills the second; it must
+    not depend on where the blocks are cut. ``label`` is what makes two mapped sources equal, with ``base``.
+    """
+
+    base: Source
+    rows: int
+    in_row_bytes: int
+    out_row_bytes: int
+    fn: Callable[[memoryview, memoryview], None] = field(compare=False)
+    label: str = ""
+
+    def __post_init__(self) -> None:
+        if self.rows * self.in_row_bytes != self.base.nbytes:
+            raise Corrupt(
+                "rows do not fill the source", expected=self.rows * self.in_row_bytes, found=self.base.nbytes
+            )
+
+    @property
+    def nbytes(self) -> int:
+        return self.rows * self.out_row_bytes
+
+    @property
+    def position(self) -> tuple[str, int]:
+        return self.base.position
+
+    def _rows(self, first: int, out: memoryview) -> None:
+        count = len(out) // self.out_row_bytes
+        buffer = memoryview(bytearray(count * self.in_row_bytes))
+        self.base.read_into(first * self.in_row_bytes, buffer)
+        self.fn(buffer, out)
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        if offset < 0 or offset + len(buffer) > self.nbytes:
+            raise IndexError("read past the end of a mapped source")
+        size = self.out_row_bytes
+        block = max(1, CHUNK // max(size, self.in_row_bytes))
+        done = 0
+        while done < len(buffer):
+            row, skip = divmod(offset + done, size)
+            left = len(buffer) - done
+            if skip == 0 and left >= size:
+                count = min(block, left // size)
+                self._rows(row, buffer[done : done + count * size])
+                done += count * size
+            else:  # a piece of one row
+                whole = memoryview(bytearray(size))
+                self._rows(row, whole)
+                take = min(size - skip, left)
+                buffer[done : done + take] = whole[skip : skip + take]
+                done += take
+
+    def pour(self, fd: int, at: int) -> None:
+        pour_buffered(self, fd, at)
+
+
+# Bytes of the base that a strided read may load at once, and how sparse a load may be.
+GATHER_LIMIT = 8 << 20
+GATHER_SMALL = 64 << 10
+
+
+@dataclass(frozen=True, slots=True)
+class Strided:
+    """A strided view of a storage, read in row-major (C) order. Offset and strides are in elements of ``itemsize``.
+
+    Reads are bounded: a view that spans gigabytes (a transposed matrix) is gathered in pieces of at most 8 MiB.
+    """
+
+    base: Source
+    itemsize: int
+    offset: int
+    shape: tuple[int, ...]
+    strides: tuple[int, ...]
+
+    @property
+    def nbytes(self) -> int:
+        count = self.itemsize
+        for size in self.shape:
+            count *= size
+        return count
+
+    @property
+    def position(self) -> tuple[str, int]:
+        file, start = self.base.position
+        return (file, start + self.offset * self.itemsize)
+
+    def _gather(self, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> np.ndarray:
+        """Elements of the view as raw ``V<itemsize>``; ``shape`` has no zero."""
+        import numpy as np
+
+        raw = np.dtype((np.void, self.itemsize))
+        low = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
+        high = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s > 0)
+        extent = (high - low + 1) * self.itemsize
+        count = 1
+        for n in shape:
+            count *= n
+        dense = count * self.itemsize * 8 >= extent or extent <= GATHER_SMALL
+        if dense and extent <= GATHER_LIMIT or count == 1:
+            loaded = bytearray(extent)
+            self.base.read_into(low * self.itemsize, memoryview(loaded))
+            flat = np.frombuffer(loaded, dtype=raw)
+            return np.lib.stride_tricks.as_strided(
+                flat[offset - low :], shape, tuple(s * self.itemsize for s in strides), writeable=False
+            )
+        # Halve along the dimension that reaches furthest in the base.
+        axis = max(range(len(shape)), key=lambda i: (shape[i] - 1) * abs(strides[i]))
+        if shape[axis] == 1 or strides[axis] == 0:  # only repeated elements are left: load one, repeat it
+            axis = max(range(len(shape)), key=lambda i: shape[i])
+            one = self._gather(offset, (*shape[:axis], 1, *shape[axis + 1 :]), strides)
+            return np.broadcast_to(one, shape)
+        half = shape[axis] // 2
+        out = np.empty(shape, dtype=raw)
+        head = (*shape[:axis], half, *shape[axis + 1 :])
+        tail = (*shape[:axis], shape[axis] - half, *shape[axis + 1 :])
+        cut: list[slice] = [slice(None)] * len(shape)
+        cut[axis] = slice(0, half)
+        out[tuple(cut)] = self._gather(offset, head, strides)
+        cut[axis] = slice(half, None)
+        out[tuple(cut)] = self._gather(offset + half * strides[axis], tail, strides)
+        return out
+
+    def _fill(self, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], start: int, out: memoryview) -> None:
+        """Fill ``out`` with the bytes from ``start`` of the view given by offset, shape and strides."""
+        if not shape:
+            block = self._gather(offset, (), ()).tobytes()
+            out[:] = block[start : start + len(out)]
+            return
+        row = self.itemsize
+        for n in shape[1:]:
+            row *= n
+        done = 0
+        while done < len(out):
+            index, skip = divmod(start + done, row)
+            left = len(out) - done
+            if skip == 0 and row <= left and row <= CHUNK:
+                count = min(left // row, max(1, CHUNK // row))
+                block = self._gather(offset + index * strides[0], (count, *shape[1:]), strides).tobytes()
+                out[done : done + len(block)] = block
+                done += len(block)
+            else:
+                take = min(row - skip, left)
+                self._fill(offset + index * strides[0], shape[1:], strides[1:], skip, out[done : done + take])
+                done += take
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        if offset < 0 or offset + len(buffer) > self.nbytes:
+            raise IndexError("read past the end of a strided source")
+        if len(buffer):
+            self._fill(self.offset, self.shape, self.strides, offset, buffer)
+
+    def pour(self, fd: int, at: int) -> None:
+        pour_buffered(self, fd, at)
+
+
+def is_contiguous(shape: tuple[int, ...], strides: tuple[int, ...]) -> bool:
+    """Whether elements lie in row-major order without gaps; sizes of 1 do not count, an empty tensor always does."""
+    if 0 in shape:
+        return True
+    expected = 1
+    for size, stride in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1 and stride != expected:
+            return False
+        expected *= size
+    return True
+
+
+def view(base: Source, itemsize: int, offset: int, shape: tuple[int, ...], strides: tuple[int, ...]) -> Source:
+    """The plainest source for a strided view of ``base`` (offset and strides in elements of ``itemsize`` bytes).
+
+    Raises Corrupt when the view reaches outside the base, whatever sign and size its numbers have.
+    """
+    count = itemsize
+    for size in shape:
+        if size < 0:
+            raise Corrupt("a tensor has a negative size", found=shape)
+        count *= size
+    if len(shape) != len(strides):
+        raise Corrupt("a tensor has as many strides as dimensions", expected=len(shape), found=len(strides))
+    if count == 0:
+        return Inline(b"", base.position)
+    low = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s < 0)
+    high = offset + sum((n - 1) * s for n, s in zip(shape, strides, strict=True) if s > 0)
+    if low < 0 or (high + 1) * itemsize > base.nbytes:
+        raise Corrupt(
+            "a tensor reaches outside its storage",
+            expected=f"elements within 0..{base.nbytes // itemsize - 1}",
+            found=f"elements {low}..{high}",
+        )
+    if is_contiguous(shape, strides):
+        start = offset * itemsize
+        if isinstance(base, FileSpan):
+            return FileSpan(base.file, base.offset + start, count)
+        if isinstance(base, Inline):
+            return Inline(base.data[start : start + count], base.place)
+        if start == 0 and count == base.nbytes:
+            return base
+        return Slice(base, start, count)
+    return Strided(base, itemsize, offset, shape, strides)

@@ -1,0 +1,140 @@
+"""The words in which parts are plugged in: what a format is, what it is asked, what it answers."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from .artifact import Kind, Weights
+from .errors import ArtifactkitError
+from .files import File
+from .source import Source
+
+if TYPE_CHECKING:
+    from .containers.zip import Zip
+
+HEAD = 4096  # bytes that a sniff may look at; formats that need more have a directory of their own
+
+
+class Head:
+    """What a sniff looks at: the first bytes, the size, and the zip directory if there is one. Reads are cached."""
+
+    def __init__(self, path: str) -> None:
+        self.path = path
+        self.file = File(path)
+        self.size = self.file.size
+
+    @cached_property
+    def first(self) -> bytes:
+        """The first 4096 bytes, or all."""
+        return self.file.read(0, min(self.size, HEAD))
+
+    @cached_property
+    def zip(self) -> Zip | None:
+        """The zip directory of a file that *begins* as a zip archive; None for others and for a broken directory."""
+        if not self.first.startswith((b"PK\x03\x04", b"PK\x05\x06")):
+            return None
+        from .containers.zip import Zip
+
+        try:
+            return Zip(self.file)
+        except ArtifactkitError:
+            return None
+
+    @property
+    def suffix(self) -> str:
+        return os.path.splitext(self.path)[1].lower()
+
+
+@dataclass(frozen=True, slots=True)
+class ReadOptions:
+    """What the user says about reading. Every format gets them all and uses those that mean something to it."""
+
+    state_dict_key: str | None = None
+    everything: bool = False  # --all: optimizer state and the rest too
+    keep_prefix: bool = False  # leave `module.`, `_orig_mod.` in names
+    repair: bool = False  # mend what can be mended without touching tensor bytes
+
+
+@dataclass(frozen=True, slots=True)
+class WriteOptions:
+    """What the user says about writing. ``name`` is the destination's last part: a file's name, or a folder's."""
+
+    name: str
+    folder: bool = False
+    max_shard_size: int | None = None  # bytes; None: as the format does by default
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """Bytes to be placed at ``offset`` of an output file. ``tensor`` names what they are, for progress and errors."""
+
+    offset: int
+    source: Source
+    tensor: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class OutputFile:
+    """One file of the output, laid out before a tensor byte is read: ``name`` relative to a folder destination.
+
+    ``crc32`` asks for the CRC-32 of each named part; ``finish`` then gets them by tensor name and returns the parts that
+    depend on them (zip headers). Parts and finish together cover ``size`` bytes without overlap.
+    """
+
+    name: str
+    size: int
+    parts: tuple[Part, ...]
+    finish: Callable[[Mapping[str, int]], Sequence[Part]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Need:
+    """What a target needs beyond its kind, as a noun for messages, and the flag that gives it."""
+
+    what: str
+    flag: str
+
+
+Reader = Callable[[Head, ReadOptions], Weights]
+Writer = Callable[[Weights, WriteOptions], list[OutputFile]]
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """One format, whole: a module in ``formats/`` holds one of these as ``FORMAT``.
+
+    ``sniff`` must hold for no file of another format. ``write`` lays the output out and reads no tensor byte.
+    ``dtypes`` are the names of element types that can be written, empty when every type can. ``verify`` opens a written
+    output with a reader that shares no code with ours and answers, by tensor name, (file, offset, nbytes, dtype, shape).
+    """
+
+    name: str
+    kind: Kind
+    title: str
+    suffixes: tuple[str, ...]
+    sniff: Callable[[Head], bool]
+    read: Reader | None = None
+    write: Writer | None = None
+    needs: tuple[Need, ...] = ()
+    dtypes: frozenset[str] = field(default_factory=frozenset)
+    extra: str | None = None
+    family: str | None = None  # `-f pickle` means any format of the family
+    folder: bool = False  # whether the format can be written as a folder of files
+    keeps_metadata: bool = True
+    keeps_aliases: bool = False  # whether a tie can be recorded, so that tied tensors are stored once
+    reopen: Callable[[list[str]], dict[str, Placed]] | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placed:
+    """Where an independent reader finds a tensor in a written output, and as what."""
+
+    file: str
+    offset: int
+    nbytes: int
+    dtype: str
+    shape: tuple[int, ...]
