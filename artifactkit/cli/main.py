@@ -1,0 +1,176 @@
+"""The entry point: finds the command, runs it, and turns every ending into words and an exit code."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import signal
+import sys
+from collections.abc import Sequence
+from difflib import get_close_matches
+from types import FrameType
+from typing import Annotated, Any, NoReturn
+
+import typer
+import typer.core
+import typer.main
+
+from .. import __version__
+from ..errors import ArtifactkitError, Interrupted, UsageError, printable
+from . import COMMANDS
+from .render import out
+
+PROGRAM = "artifactkit"
+INTERNAL_ERROR = 70  # EX_SOFTWARE of sysexits.h: a fault of ours, never a verdict about the input
+READER_GONE = 141  # 128 + SIGPIPE, what the shell sees of a program that the signal ended
+
+# typer carries a copy of click of its own from 0.25 on, so its parser's error class is found through a public name.
+ParserError: type[Any] = typer.BadParameter.__bases__[0]
+
+
+class LazyCommands(typer.core.TyperGroup):
+    """The group of all commands: lists them from the table, imports one when it is called."""
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return list(COMMANDS)
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        return load(cmd_name) if cmd_name in COMMANDS else None
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            near = get_close_matches(name, COMMANDS, n=1)
+            raise UsageError(
+                f"no such command {name!r}",
+                hint=f"did you mean {near[0]!r}?" if near else f"one of {', '.join(COMMANDS)}",
+            )
+        return super().resolve_command(ctx, args)
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl(list(COMMANDS.items()))
+
+    def invoke(self, ctx: Any) -> Any:
+        # Caught here, since typer's own main would turn it into an exit code without a word.
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt as error:
+            raise Interrupted("interrupted") from error
+        except BrokenPipeError as error:
+            raise ReaderGone from error
+
+
+class ReaderGone(Exception):
+    """Whoever read our output has closed the pipe (``| head``): no error, and nothing left to say."""
+
+
+def load(name: str) -> Any:
+    """Import one command's module and make typer's command of its function."""
+    module = importlib.import_module(f"{__package__}.{name.replace('-', '_')}")
+    single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+    text = (module.__doc__ or "").strip()
+    single.command(name, help=text, context_settings=HELP_NAMES)(module.command)
+    return typer.main.get_command(single)
+
+
+def _version(wanted: bool) -> None:
+    if wanted:
+        out.data(f"{PROGRAM} {__version__}")
+        raise typer.Exit
+
+
+HELP_NAMES = {"help_option_names": ["-h", "--help"]}
+app = typer.Typer(
+    name=PROGRAM, cls=LazyCommands, no_args_is_help=True, context_settings=HELP_NAMES,
+    add_completion=True, rich_markup_mode=None, pretty_exceptions_enable=False,
+)  # fmt: skip
+
+
+@app.callback(epilog=f"Run '{PROGRAM} COMMAND --help' for the options of a command.")
+def _root(
+    version: Annotated[
+        bool, typer.Option("--version", help="Show the version and exit.", callback=_version, is_eager=True)
+    ] = False,
+) -> None:
+    """Convert, verify and audit model artifacts without running the code they carry."""
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Run one command line and return its exit code (DESIGN section 8)."""
+    args = list(sys.argv[1:] if argv is None else argv)
+    own = args[: args.index("--")] if "--" in args else args
+    out.start(command=next((a for a in own if a in COMMANDS), ""), json="--json" in own)
+    _stop_by_exception()
+    try:
+        code = typer.main.get_command(app).main(args, prog_name=PROGRAM, standalone_mode=False)
+        out.flush()
+    except ArtifactkitError as error:
+        return _failed(error)
+    except ParserError as error:
+        return _usage(error)
+    except (ReaderGone, BrokenPipeError):
+        out.abandon()
+        return READER_GONE
+    except (KeyboardInterrupt, typer.Abort):
+        return _failed(Interrupted("interrupted"))
+    except Exception as error:
+        if os.environ.get("ARTIFACTKIT_DEBUG"):
+            raise
+        return _internal(error)
+    return code if isinstance(code, int) else 0
+
+
+def _failed(error: ArtifactkitError, code: int | None = None) -> int:
+    """Render one error; with ``--json`` as the document on stdout too. Returns the exit code."""
+    try:
+        out.error(error)
+        out.flush()
+    except BrokenPipeError:
+        out.abandon()
+    return error.exit_code if code is None else code
+
+
+def _usage(error: Any) -> int:
+    """A command line that the parser refuses, in our own form."""
+    if type(error).__name__ == "NoArgsIsHelpError":
+        out.say(error.format_message())
+        return UsageError.exit_code
+    message = str(error.format_message()).strip()
+    path = error.ctx.command_path if error.ctx is not None else PROGRAM
+    near = getattr(error, "possibilities", None)
+    if near:
+        message = error.message
+    hint = f"did you mean {' or '.join(sorted(near))}?" if near else f"run: {path} --help"
+    message = message[:1].lower() + message[1:].rstrip(".")
+    return _failed(UsageError(message, hint=hint))
+
+
+def _internal(error: Exception) -> int:
+    """What should not have happened. One line, since a traceback helps nobody at a terminal."""
+    if isinstance(error, MemoryError):
+        return _failed(
+            ArtifactkitError("not enough memory", hint="free some, or convert on a larger machine"), INTERNAL_ERROR
+        )
+    what = f"a fault in {PROGRAM} itself: {type(error).__name__}: {printable(str(error))}"
+    hint = "run again with ARTIFACTKIT_DEBUG=1 for the traceback, and report it together with the command"
+    return _failed(ArtifactkitError(what, hint=hint), INTERNAL_ERROR)
+
+
+def _stop_by_exception() -> None:
+    """Let SIGTERM and SIGHUP end us as Ctrl-C does, by an exception, so that what was staged is taken away again."""
+
+    def stop(number: int, frame: FrameType | None) -> NoReturn:
+        raise KeyboardInterrupt
+
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        try:
+            if signal.getsignal(number) is signal.SIG_DFL:  # under nohup a hang-up stays ignored
+                signal.signal(number, stop)
+        except ValueError:  # not in the main thread: whoever runs us there has the signals
+            return
+
+
+def run() -> NoReturn:
+    """The console script."""
+    sys.exit(main())
