@@ -196,3 +196,46 @@ class Memory:
                 expected=f"{n} bytes", found=f"{max(len(self.data) - offset, 0)} bytes",
             )  # fmt: skip
         return self.data[offset : offset + n]
+
+
+class Part:
+    """A run of ``size`` bytes at ``start`` of other bytes: a member of an archive within an archive."""
+
+    __slots__ = ("data", "member", "size", "start")
+
+    def __init__(self, data: Bytes, start: int, size: int, member: str | None = None) -> None:
+        self.data, self.start, self.size, self.member = data, start, size, member
+
+    def read(self, offset: int, n: int) -> bytes:
+        if offset < 0 or n < 0 or offset + n > self.size:
+            raise Truncated(
+                "the data ends too early", file=label(self.data), member=self.member, offset=offset,
+                expected=f"{n} bytes", found=f"{max(self.size - offset, 0)} bytes",
+            )  # fmt: skip
+        return self.data.read(self.start + offset, n)
+
+
+def label(data: Bytes) -> str | None:
+    """The path of the file that ``data`` is in, for messages; None for bytes that have none."""
+    if isinstance(data, File):
+        return data.path
+    if isinstance(data, Window):
+        return data.file.path
+    if isinstance(data, Part):
+        return label(data.data)
+    found = getattr(data, "label", None)
+    return found if isinstance(found, str) and found else None
+
+
+def part(data: Bytes, start: int, size: int, member: str | None = None) -> Bytes:
+    """The plainest view of ``size`` bytes at ``start`` of ``data``; Truncated when they reach past its end."""
+    if isinstance(data, File):
+        return Window(data, start, size, member)
+    if start < 0 or size < 0 or start + size > data.size:
+        raise Truncated(
+            "the data ends too early", file=label(data), member=member, offset=max(start, 0),
+            expected=f"{size} bytes", found=f"{max(data.size - max(start, 0), 0)} bytes",
+        )  # fmt: skip
+    if isinstance(data, Window):
+        return Window(data.file, data.start + start, size, member or data.member)
+    return Part(data, start, size, member)
