@@ -104,17 +104,26 @@ class Companion:
     role: CompanionRole
 
 
+@dataclass(frozen=True, slots=True)
+class Alias:
+    """A tensor that is not stored a second time: its own view, and the name of the tensor that holds its bytes."""
+
+    view: TensorView
+    target: str
+
+
 @dataclass(slots=True)
 class Weights:
     """Named tensors and what came with them. ``tensors`` is keyed by name and ordered as the file is.
 
-    ``aliases`` maps a name that is not stored a second time to the tensor that holds its bytes, when the *file* says
-    so; ties found by storage are not here: they are equal spans in ``tensors``.
+    Ties are equal spans in ``tensors``; a reader restores both names. Only the tie pass, just before writing, moves the
+    names that are not stored a second time to ``aliases``, keyed by name.
     ``chosen`` says which part of a checkpoint the tensors are from, and by which rule.
     """
 
     tensors: dict[str, TensorView]
     format: str
+    aliases: dict[str, Alias] = field(default_factory=dict)
     files: tuple[str, ...] = ()
     metadata: dict[str, str] = field(default_factory=dict)
     companions: tuple[Companion, ...] = ()

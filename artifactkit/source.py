@@ -61,6 +61,16 @@ def pour_buffered(source: Source, fd: int, at: int, start: int = 0) -> None:
         done += len(part)
 
 
+def pour_range(source: Source, start: int, nbytes: int, fd: int, at: int) -> None:
+    """Write ``nbytes`` bytes from ``start`` of ``source`` to ``fd`` at ``at``: ``pour`` for a piece."""
+    if isinstance(source, FileSpan):
+        FileSpan(source.file, source.offset + start, nbytes).pour(fd, at)
+    elif start == 0 and nbytes == source.nbytes:
+        source.pour(fd, at)
+    else:
+        pour_buffered(Slice(source, start, nbytes), fd, at)
+
+
 def read_all(source: Source) -> bytes:
     """All bytes of a source that is known to be small."""
     buffer = bytearray(source.nbytes)
