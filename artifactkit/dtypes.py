@@ -56,7 +56,9 @@ def numel(shape: tuple[int, ...]) -> int:
     return count
 
 
-def _d(name: str, bits: int, cls: DTypeClass, st: str | None, np: str | None, torch: str | None, ml: bool = False) -> DType:
+def _d(
+    name: str, bits: int, cls: DTypeClass, st: str | None, np: str | None, torch: str | None, ml: bool = False
+) -> DType:
     return DType(name, bits, cls, numpy=np, ml=ml, torch=torch, safetensors=st)
 
 

@@ -136,7 +136,7 @@ class File:
             try:
                 got = os.copy_file_range(self._fd, fd, min(nbytes - done, COPY_CHUNK), offset + done, at + done)
             except OSError as error:
-                # Not between these file systems, or not by this kernel. EIO is left to read_into, which says whose it is.
+                # Not between these file systems, or not by this kernel. EIO: read_into tells whose it is.
                 if error.errno in NO_KERNEL_COPY:
                     return done
                 raise
@@ -163,17 +163,25 @@ class Window:
     def __init__(self, file: File, start: int, size: int, member: str | None = None) -> None:
         if start < 0 or size < 0 or start + size > file.size:
             raise Truncated(
-                "the file ends too early", file=file.path, member=member, offset=start,
-                expected=f"{size} bytes", found=f"{max(file.size - start, 0)} bytes",
-            )  # fmt: skip
+                "the file ends too early",
+                file=file.path,
+                member=member,
+                offset=start,
+                expected=f"{size} bytes",
+                found=f"{max(file.size - start, 0)} bytes",
+            )
         self.file, self.start, self.size, self.member = file, start, size, member
 
     def read(self, offset: int, n: int) -> bytes:
         if offset < 0 or n < 0 or offset + n > self.size:
             raise Truncated(
-                "the data ends too early", file=self.file.path, member=self.member, offset=offset,
-                expected=f"{n} bytes", found=f"{max(self.size - offset, 0)} bytes",
-            )  # fmt: skip
+                "the data ends too early",
+                file=self.file.path,
+                member=self.member,
+                offset=offset,
+                expected=f"{n} bytes",
+                found=f"{max(self.size - offset, 0)} bytes",
+            )
         return self.file.read(self.start + offset, n)
 
 
@@ -192,9 +200,13 @@ class Memory:
     def read(self, offset: int, n: int) -> bytes:
         if offset < 0 or n < 0 or offset + n > len(self.data):
             raise Truncated(
-                "the data ends too early", file=self.label or None, member=self.member, offset=offset,
-                expected=f"{n} bytes", found=f"{max(len(self.data) - offset, 0)} bytes",
-            )  # fmt: skip
+                "the data ends too early",
+                file=self.label or None,
+                member=self.member,
+                offset=offset,
+                expected=f"{n} bytes",
+                found=f"{max(len(self.data) - offset, 0)} bytes",
+            )
         return self.data[offset : offset + n]
 
 
@@ -209,9 +221,13 @@ class Part:
     def read(self, offset: int, n: int) -> bytes:
         if offset < 0 or n < 0 or offset + n > self.size:
             raise Truncated(
-                "the data ends too early", file=label(self.data), member=self.member, offset=offset,
-                expected=f"{n} bytes", found=f"{max(self.size - offset, 0)} bytes",
-            )  # fmt: skip
+                "the data ends too early",
+                file=label(self.data),
+                member=self.member,
+                offset=offset,
+                expected=f"{n} bytes",
+                found=f"{max(self.size - offset, 0)} bytes",
+            )
         return self.data.read(self.start + offset, n)
 
 
@@ -233,9 +249,13 @@ def part(data: Bytes, start: int, size: int, member: str | None = None) -> Bytes
         return Window(data, start, size, member)
     if start < 0 or size < 0 or start + size > data.size:
         raise Truncated(
-            "the data ends too early", file=label(data), member=member, offset=max(start, 0),
-            expected=f"{size} bytes", found=f"{max(data.size - max(start, 0), 0)} bytes",
-        )  # fmt: skip
+            "the data ends too early",
+            file=label(data),
+            member=member,
+            offset=max(start, 0),
+            expected=f"{size} bytes",
+            found=f"{max(data.size - max(start, 0), 0)} bytes",
+        )
     if isinstance(data, Window):
         return Window(data.file, data.start + start, size, member or data.member)
     return Part(data, start, size, member)

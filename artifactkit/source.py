@@ -198,9 +198,7 @@ class Mapped:
 
     def __post_init__(self) -> None:
         if self.rows * self.in_row_bytes != self.base.nbytes:
-            raise Corrupt(
-                "rows do not fill the source", expected=self.rows * self.in_row_bytes, found=self.base.nbytes
-            )
+            raise Corrupt("rows do not fill the source", expected=self.rows * self.in_row_bytes, found=self.base.nbytes)
 
     @property
     def nbytes(self) -> int:
@@ -282,7 +280,7 @@ class Strided:
         for n in shape:
             count *= n
         dense = count * self.itemsize * 8 >= extent or extent <= GATHER_SMALL
-        if dense and extent <= GATHER_LIMIT or count == 1:
+        if (dense and extent <= GATHER_LIMIT) or count == 1:
             loaded = bytearray(extent)
             self.base.read_into(low * self.itemsize, memoryview(loaded))
             flat = np.frombuffer(loaded, dtype=raw)

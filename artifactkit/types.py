@@ -81,8 +81,8 @@ class Part:
 class OutputFile:
     """One file of the output, laid out before a tensor byte is read: ``name`` relative to a folder destination.
 
-    ``crc32`` asks for the CRC-32 of each named part; ``finish`` then gets them by tensor name and returns the parts that
-    depend on them (zip headers). Parts and finish together cover ``size`` bytes without overlap.
+    ``finish`` asks for the CRC-32 of each named part: it gets them by tensor name once the parts are placed, and
+    returns the parts that depend on them (zip headers). All together cover ``size`` bytes without overlap.
     """
 
     name: str
@@ -108,8 +108,8 @@ class Format:
     """One format, whole: a module in ``formats/`` holds one of these as ``FORMAT``.
 
     ``sniff`` must hold for no file of another format. ``write`` lays the output out and reads no tensor byte.
-    ``dtypes`` are the names of element types that can be written, empty when every type can. ``verify`` opens a written
-    output with a reader that shares no code with ours and answers, by tensor name, (file, offset, nbytes, dtype, shape).
+    ``dtypes`` are the names of element types that can be written, empty when every type can. ``reopen`` opens the
+    files of a written output with a reader that shares no code with ours and says where each tensor stands.
     """
 
     name: str

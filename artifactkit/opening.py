@@ -1,0 +1,182 @@
+"""From what the user calls SRC to weights: a file, or a folder that holds a checkpoint. Headers only.
+
+The rule for folders is transformers' own (``modeling_utils.py``): safetensors before pickle, one file before an index.
+What was passed over is said in the notes.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass
+from fnmatch import fnmatchcase
+
+from . import registry
+from .artifact import Companion, CompanionRole, Weights
+from .errors import ArtifactkitError, RouteRefused, Unreadable, UsageError
+from .types import Format, ReadOptions
+
+# In this order; the first that is there is taken.
+MAIN_FILES = (
+    "model.safetensors",
+    "model.safetensors.index.json",
+    "pytorch_model.bin",
+    "pytorch_model.bin.index.json",
+)
+INDEX_SUFFIX = ".index.json"
+WEIGHT_SUFFIXES = (
+    ".safetensors",
+    ".bin",
+    ".pt",
+    ".pth",
+    ".ckpt",
+    ".pkl",
+    ".pickle",
+    ".joblib",
+    ".npz",
+    ".npy",
+    ".jit",
+    ".tar",
+    ".model.pt",
+)
+
+ROLES: tuple[tuple[str, CompanionRole], ...] = (
+    ("config.json", "config"),
+    ("generation_config.json", "config"),
+    ("adapter_config.json", "config"),
+    ("*preprocessor_config.json", "config"),
+    ("processor_config.json", "config"),
+    ("tokenizer*.json", "tokenizer"),
+    ("tokenizer.model*", "tokenizer"),
+    ("special_tokens_map.json", "tokenizer"),
+    ("added_tokens.json", "tokenizer"),
+    ("vocab.*", "tokenizer"),
+    ("merges.txt", "tokenizer"),
+    ("*.tiktoken", "tokenizer"),
+    ("spiece.model", "tokenizer"),
+    ("sentencepiece*.model", "tokenizer"),
+    ("chat_template*", "tokenizer"),
+    ("*.py", "code"),
+    ("README*", "doc"),
+    ("LICENSE*", "doc"),
+    ("NOTICE*", "doc"),
+)
+
+
+@dataclass(slots=True)
+class Opened:
+    """A source as it was given, the file that was read of it, its format and its weights."""
+
+    given: str
+    path: str
+    folder: bool
+    format: Format
+    weights: Weights
+
+
+def open_source(src: str, given_format: str | None = None, options: ReadOptions | None = None) -> Opened:
+    """Open ``src`` and read its headers. Raises Unreadable, UsageError, RouteRefused or what the format raises."""
+    options = options or ReadOptions()
+    folder = os.path.isdir(src)
+    notes: list[str] = []
+    path = src
+    if folder:
+        path, notes = _main_file(src, given_format)
+    elif not os.path.lexists(src):
+        raise _absent(src)
+    fmt, weights = read_file(path, given_format, options)
+    if folder:
+        weights.companions = companions(src)
+    weights.notes[:0] = notes
+    return Opened(src, path, folder, fmt, weights)
+
+
+def read_file(path: str, given_format: str | None, options: ReadOptions) -> tuple[Format, Weights]:
+    """Read the headers of one file; errors name it."""
+    fmt, head = registry.sniff(path, given_format)
+    if fmt.read is None:
+        raise RouteRefused(f"`{fmt.name}` is recognised but not read", file=path)
+    try:
+        return fmt, fmt.read(head, options)
+    except ArtifactkitError as error:
+        raise error.located(file=path) from error.__cause__
+
+
+def _absent(src: str) -> ArtifactkitError:
+    if src.startswith("hf://"):
+        return Unreadable("this version does not fetch from the hub", file=src, hint="give a local file or folder")
+    if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", src) and not os.path.exists(os.path.dirname(src)):
+        return Unreadable("no such file or folder", file=src, hint=f"for a model on the hub write hf://{src}@<commit>")
+    parent = os.path.dirname(os.path.abspath(src))
+    if not os.path.isdir(parent):
+        return Unreadable("no such file or folder", file=src, hint=f"the folder {parent} is not there")
+    return Unreadable("no such file or folder", file=src, hint=_similar(src, parent))
+
+
+def _similar(src: str, parent: str) -> str | None:
+    import difflib
+
+    try:
+        names = os.listdir(parent)[:1000]
+    except OSError:
+        return None
+    near = difflib.get_close_matches(os.path.basename(src), names, n=1)
+    return f"did you mean {os.path.join(os.path.dirname(src), near[0])}?" if near else None
+
+
+def _listing(folder: str) -> list[str]:
+    try:
+        return sorted(os.listdir(folder))
+    except OSError as error:
+        raise Unreadable(f"cannot list the folder: {error.strerror}", file=folder) from error
+
+
+def _fits(name: str, given_format: str | None) -> bool:
+    """Whether ``-f`` lets this file be the one: a look at the suffix; the content is looked at when it is read."""
+    if given_format is None:
+        return True
+    is_safetensors = ".safetensors" in name
+    return is_safetensors == (given_format.strip().lower() == "safetensors")
+
+
+def _main_file(folder: str, given_format: str | None) -> tuple[str, list[str]]:
+    """The weights of a folder, and notes about what was passed over."""
+    names = _listing(folder)
+    present = [n for n in MAIN_FILES if n in names and _fits(n, given_format)]
+    if not present:
+        present = [n for n in names if n.endswith(INDEX_SUFFIX) and _fits(n, given_format)]
+        present = present if len(present) == 1 else []
+    if not present:
+        present = [n for n in names if n.endswith(WEIGHT_SUFFIXES) and _fits(n, given_format)]
+        present = [n for n in present if os.path.isfile(os.path.join(folder, n)) and "training_args" not in n]
+        if len(present) > 1:
+            shown = ", ".join(present[:8]) + (" ..." if len(present) > 8 else "")
+            raise UsageError(
+                "the folder holds more than one weights file",
+                file=folder,
+                found=shown,
+                hint=f"give one of them: {os.path.join(folder, present[0])}",
+            )
+    if not present:
+        hint = "give the file itself" if names else "the folder is empty"
+        raise Unreadable("the folder holds no weights file", file=folder, expected=", ".join(MAIN_FILES), hint=hint)
+    notes = [f"{present[0]} was taken; {other} is there too" for other in present[1:]]
+    return os.path.join(folder, present[0]), notes
+
+
+def companions(folder: str) -> tuple[Companion, ...]:
+    """The files beside the weights that belong to the model, by name. Links are followed: a hub snapshot is links."""
+    found = []
+    for name in _listing(folder):
+        path = os.path.join(folder, name)
+        role = next((role for pattern, role in ROLES if fnmatchcase(name, pattern)), None)
+        if role is not None and os.path.isfile(path):
+            found.append(Companion(name, path, role))
+    return tuple(found)
+
+
+def travelling(weights: Weights, with_code: bool) -> tuple[tuple[Companion, ...], tuple[Companion, ...]]:
+    """(those that travel to a folder destination, those that stay): code only when it is asked for."""
+    go = tuple(c for c in weights.companions if c.role != "code" or with_code)
+    stay = tuple(c for c in weights.companions if c not in go)
+    return go, stay

@@ -1,0 +1,280 @@
+"""From what is held and what is given to what the target needs: a route, or a refusal, in one place.
+
+A route is planned from headers. It holds the laid-out output, so a dry run knows names, losses and sizes exactly before
+one tensor byte is read.
+"""
+
+from __future__ import annotations
+
+import os
+from dataclasses import dataclass, field
+
+from . import known, registry
+from .artifact import Companion, Kind, Weights
+from .dtypes import BY_NAME, DType
+from .errors import ArtifactkitError, Refused, RouteRefused, UsageError
+from .opening import Opened, open_source, travelling
+from .passes import cast as cast_pass
+from .passes import rename as rename_pass
+from .passes import select as select_pass
+from .passes import tie as tie_pass
+from .report import Loss
+from .types import Format, OutputFile, ReadOptions, WriteOptions
+
+DEFAULT_FOLDER_SHARD = 5 * 10**9  # bytes, as the Hub's tools
+
+KIND_TEXT: dict[Kind, str] = {
+    "weights": "named tensors but no computation graph",
+    "graph": "a computation graph with its weights",
+    "plan": "compiled code for one device family",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class ConvertOptions:
+    """What the user says about a conversion; every field has the meaning of the option of its name."""
+
+    source_format: str | None = None
+    target_format: str | None = None
+    dtype: DType | None = None
+    overflow: str = "refuse"
+    include: tuple[str, ...] = ()
+    exclude: tuple[str, ...] = ()
+    rename: tuple[str, ...] = ()
+    max_shard_size: int | None = None
+    with_code: bool = False
+    strict: bool = False
+    force: bool = False
+    verify: bool = True
+    read: ReadOptions = field(default_factory=ReadOptions)
+
+
+@dataclass(frozen=True, slots=True)
+class RouteStep:
+    """One step as it is shown: ``read torch-zip``, ``cast to bf16 (12 tensors)``, ``write safetensors``."""
+
+    name: str
+    detail: str
+
+    def to_json(self) -> dict[str, object]:
+        return {"step": self.name, "detail": self.detail}
+
+
+@dataclass(slots=True)
+class Route:
+    """A planned conversion: the weights as read and as written, the laid-out files, the losses foreseen."""
+
+    opened: Opened
+    target: Format
+    destination: str
+    folder: bool
+    initial: Weights
+    final: Weights
+    steps: list[RouteStep]
+    losses: list[Loss]
+    files: list[OutputFile]
+    companions: tuple[Companion, ...]
+    values: cast_pass.CastStats
+
+    @property
+    def nbytes(self) -> int:
+        """Size of the output in bytes, companions included."""
+        return sum(f.size for f in self.files) + sum(os.path.getsize(c.path) for c in self.companions)
+
+
+def refusal(source: Format, target: Format) -> RouteRefused | None:
+    """Why no route leads from ``source`` to ``target``, judged by the formats alone; None when one does."""
+    if source.read is None:
+        return RouteRefused(
+            f"`{source.name}` is recognised but not read", hint="artifactkit formats lists what is read"
+        )
+    if target.write is None:
+        if target.family == "pickle":
+            why, hint = "is read but never written: a pickle can run code when it is opened", "-t safetensors"
+        else:
+            why, hint = "is read but not written", "artifactkit formats lists what is written"
+        return RouteRefused(f"`{target.name}` {why}", hint=hint)
+    return kinds_refusal(
+        source.name, source.kind, target.name, target.kind, target.needs[0].flag if target.needs else None
+    )
+
+
+def kinds_refusal(source: str, held: Kind, target: str, wanted: Kind, flag: str | None) -> RouteRefused | None:
+    """The refusal that follows from the kinds (DESIGN section 1), or None."""
+    if held == wanted and held != "plan":
+        return None
+    if held == "plan":
+        return RouteRefused(
+            f"`{source}` is compiled code for one device family; nothing leads out of a plan",
+            hint="go back to the model that it was built from",
+        )
+    if held == "weights" and wanted == "graph":
+        hint = flag or "give --model-class, or a folder whose config.json names an architecture"
+        return RouteRefused(f"`{source}` holds {KIND_TEXT[held]}; `{target}` needs the model's code", hint=hint)
+    if wanted == "plan" and held == "weights":
+        return RouteRefused(
+            f"`{source}` holds {KIND_TEXT[held]}; `{target}` is built from a graph", hint="convert it to onnx first"
+        )
+    return RouteRefused(
+        f"`{source}` holds {KIND_TEXT[held]}; `{target}` holds {KIND_TEXT[wanted]}",
+        hint="no lowering leads from one to the other in this version",
+    )
+
+
+def target_format(name: str | None, destination: str, source: Opened) -> Format:
+    """The format to write: ``-t``, else what the destination's suffix says, else safetensors for a folder."""
+    if name is not None:
+        wanted = name.strip().lower().replace("_", "-")
+        if wanted in registry.FAMILIES and wanted not in registry.formats():
+            raise RouteRefused(
+                f"`{wanted}` is read but never written: a pickle can run code when it is opened", hint="-t safetensors"
+            )
+        entry = known.BY_NAME.get(wanted)
+        if entry is not None and entry.kind is not None:
+            refused = kinds_refusal(source.format.name, source.format.kind, wanted, entry.kind, None)
+            raise refused or RouteRefused(f"`{wanted}` is not written by this version", hint=entry.hint)
+        return registry.get(name)
+    guessed = registry.by_suffix(destination)
+    if guessed is not None:
+        return guessed
+    lower = destination.lower()
+    for entry in known.KNOWN:
+        if entry.suffixes and lower.endswith(entry.suffixes):
+            return target_format(entry.name, destination, source)
+    for fmt in registry.formats().values():
+        if fmt.write is None and lower.endswith(fmt.suffixes):
+            return fmt
+    if is_folder(destination):
+        return registry.get("safetensors")
+    raise UsageError(
+        "the destination's name does not say which format to write",
+        file=destination,
+        hint="give -t FORMAT, or a name that ends in .safetensors, .npz ...",
+    )
+
+
+def is_folder(destination: str) -> bool:
+    """Whether the destination is meant as a folder: it is one, ends in a slash, or has no suffix."""
+    return destination.endswith(os.sep) or os.path.isdir(destination) or not os.path.splitext(destination)[1]
+
+
+def plan(src: str, destination: str, options: ConvertOptions) -> Route:
+    """Plan the conversion of ``src`` to ``destination``; reads headers only and writes nothing.
+
+    Raises RouteRefused when no route leads there, Refused when ``--strict`` forbids a loss that can be foreseen, and
+    what reading and the passes raise.
+    """
+    opened = open_source(src, options.source_format, options.read)
+    target = target_format(options.target_format, destination, opened)
+    refused = refusal(opened.format, target)
+    if refused is not None:
+        raise refused.located(file=src)
+    folder = target.folder and is_folder(destination)
+    initial = opened.weights
+    steps = [RouteStep("read", _read_text(opened))]
+    losses = list(initial.losses)
+    weights = initial
+    if options.include or options.exclude:
+        weights = select_pass.select(weights, options.include, options.exclude)
+        steps.append(RouteStep("select", f"{len(weights.tensors)} of {len(initial.tensors)} tensors"))
+    if options.rename:
+        weights = rename_pass.rename(weights, options.rename)
+        steps.append(RouteStep("rename", ", ".join(options.rename)))
+    stats = cast_pass.CastStats()
+    if options.dtype is not None:
+        before = weights
+        weights = cast_pass.cast(weights, options.dtype, options.overflow, stats)
+        changed = sum(1 for name, t in weights.tensors.items() if t.dtype != before.tensors[name].dtype)
+        steps.append(RouteStep("cast", f"{changed} tensors to {options.dtype}"))
+    if target.keeps_aliases:
+        tensors = len(weights.tensors)
+        weights = tie_pass.merge_aliases(weights)
+        if len(weights.tensors) != tensors:
+            steps.append(RouteStep("tie", f"{tensors - len(weights.tensors)} tied tensors stored once"))
+    if not weights.tensors:
+        raise UsageError("no tensor is left to convert", file=src, hint="artifactkit inspect shows what is there")
+    _check_dtypes(weights, target)
+    losses = _losses(initial, weights, target)
+    go: tuple[Companion, ...] = ()
+    stay = initial.companions
+    if folder:
+        go, stay = travelling(initial, options.with_code)
+    losses += [Loss("file-dropped", _stay_text(c, folder), asked=c.role in ("code", "doc")) for c in stay]
+    name = os.path.basename(os.path.abspath(destination))
+    shard = options.max_shard_size
+    if folder and shard is None:
+        shard = DEFAULT_FOLDER_SHARD
+    if shard is not None and not folder and target.folder:
+        raise UsageError(
+            "--max-shard-size makes several files, the destination is one file",
+            file=destination,
+            hint="give a folder as destination",
+        )
+    try:
+        files = target.write(weights, WriteOptions(name, folder, shard)) if target.write else []
+    except ArtifactkitError as error:
+        raise error.located(file=destination) from error.__cause__
+    go = tuple(c for c in go if c.name not in {f.name for f in files})
+    steps.append(RouteStep("write", _write_text(target, files, go)))
+    route = Route(opened, target, destination, folder, initial, weights, steps, losses, files, go, stats)
+    if options.strict:
+        refuse_losses(losses)
+    return route
+
+
+def _read_text(opened: Opened) -> str:
+    weights = opened.weights
+    chosen = f", from {weights.chosen}" if weights.chosen else ""
+    return f"{opened.format.name}: {len(weights.tensors)} tensors{chosen}"
+
+
+def _write_text(target: Format, files: list[OutputFile], go: tuple[Companion, ...]) -> str:
+    beside = f" and {len(go)} files beside" if go else ""
+    return f"{target.name}: {len(files)} file{'s' if len(files) != 1 else ''}{beside}"
+
+
+def _stay_text(companion: Companion, folder: bool) -> str:
+    if not folder:
+        return f"{companion.name} stays behind: the destination is a single file"
+    return f"{companion.name} stays behind: it is code (--with-code takes it along)"
+
+
+def _check_dtypes(weights: Weights, target: Format) -> None:
+    """Refuse element types that the target cannot hold, with the nearest that holds them exactly."""
+    if not target.dtypes:
+        return
+    exact = {"bf16": "f32", "f8_e4m3": "f16", "f8_e5m2": "f16", "f8_e4m3fnuz": "f16", "f8_e5m2fnuz": "f16"}
+    for tensor in weights:
+        if tensor.dtype.name in target.dtypes:
+            continue
+        way = exact.get(tensor.dtype.name)
+        raise RouteRefused(
+            f"`{target.name}` cannot hold {tensor.dtype}",
+            tensor=tensor.name,
+            expected="one of " + ", ".join(sorted(d for d in target.dtypes if d in BY_NAME)),
+            found=tensor.dtype.name,
+            hint=f"--dtype {way} holds it exactly, or leave it out with --exclude"
+            if way
+            else "leave it out with --exclude, or choose another format",
+        )
+
+
+def _losses(initial: Weights, final: Weights, target: Format) -> list[Loss]:
+    losses = list(final.losses)
+    if initial.metadata and not target.keeps_metadata:
+        losses.append(
+            Loss("metadata-dropped", f"`{target.name}` holds no metadata: {', '.join(sorted(initial.metadata)[:5])}")
+        )
+    return losses
+
+
+def refuse_losses(losses: list[Loss]) -> None:
+    """Raise Refused for the first loss that nobody asked for (``--strict``)."""
+    for loss in losses:
+        if not loss.asked:
+            raise Refused(
+                f"--strict: {loss.detail}", tensor=loss.tensor, hint="leave --strict out, or ask for it by name"
+            )
+
+
+__all__ = ["ConvertOptions", "Route", "RouteStep", "plan", "refusal"]

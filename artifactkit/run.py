@@ -1,0 +1,226 @@
+"""Route -> files: stage, place, digest, open again, compare, account, rename."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections import Counter
+from dataclasses import dataclass, field
+
+from .errors import OutputError, VerificationFailed
+from .placing import Digest, Progress, Worker, place, sha256_file
+from .report import Check, Entry, Loss, Report
+from .route import ConvertOptions, Route, refuse_losses
+from .source import FileSpan
+from .staging import Stage, failed
+from .types import OutputFile, Placed, ReadOptions
+from .verify.accounting import ledger
+from .verify.values import cast_of, checker
+
+
+@dataclass(slots=True)
+class Conversion:
+    """What was done: digests of what was read and written, the ledger, the checks, the losses."""
+
+    route: Route
+    ledger: list[Entry]
+    report: Report
+    losses: list[Loss]
+    inputs: list[Digest] = field(default_factory=list)
+    outputs: list[Digest] = field(default_factory=list)
+
+    def outcomes(self) -> dict[str, int]:
+        """How many tensors came to which outcome, in order of name."""
+        counts: Counter[str] = Counter()
+        for entry in self.ledger:
+            counts[" + ".join(entry.outcomes)] += 1
+        return dict(sorted(counts.items()))
+
+
+def input_files(route: Route) -> list[str]:
+    """Every file that the output is made from, in order of name."""
+    return sorted({*route.initial.files, *(c.path for c in route.companions)})
+
+
+def execute(route: Route, options: ConvertOptions, progress: Progress | None = None) -> Conversion:
+    """Carry a route out. Either the whole output stands under its name at the end, or nothing has changed.
+
+    Raises DestinationExists, OutputError, Refused (a value or loss that is not allowed), VerificationFailed,
+    Interrupted, or what reading the source raises.
+    """
+    progress = progress or Progress()
+    progress.total = sum(f.size for f in route.files)
+    entries = ledger(route.initial, route.final)
+    inputs = input_files(route)
+    given = [route.opened.given] if route.opened.folder else []
+    stage = Stage(route.destination, folder=route.folder, force=options.force, inputs=[*given, *inputs])
+    _check_space(route, stage)
+    conversion = Conversion(route, entries, Report(), list(route.losses))
+    digests: list[Digest] = []
+    hashing = Worker(lambda: digests.extend(sha256_file(path, progress.stop) for path in inputs))
+    with stage:
+        if options.verify:
+            hashing.start()
+        try:
+            _write(route, options, stage, progress, conversion)
+            if options.verify:
+                hashing.result()
+        except BaseException:
+            progress.stop.set()
+            if hashing.ident is not None:
+                hashing.join()
+            raise
+        _judge_values(route, options, conversion)
+        progress.check()
+        stage.commit()
+    conversion.inputs = digests
+    return conversion
+
+
+def _check_space(route: Route, stage: Stage) -> None:
+    """Find out about a full disk before an hour of writing, where the file system tells."""
+    try:
+        info = os.statvfs(stage.parent)
+    except OSError:
+        return
+    free = info.f_bavail * info.f_frsize
+    if info.f_blocks and route.nbytes > free:
+        raise OutputError(
+            "not enough space for the output",
+            file=route.destination,
+            expected=f"{route.nbytes} bytes",
+            found=f"{free} bytes free",
+            hint="free some space, or write to another file system",
+        )
+
+
+def _write(route: Route, options: ConvertOptions, stage: Stage, progress: Progress, conversion: Conversion) -> None:
+    paths = []
+    for output in route.files:
+        path = stage.path(output.name)
+        shown = stage.final(output.name)
+        check = (lambda part, shown=shown: checker(part, shown)) if options.verify else None
+        digest = place(output, path, progress, check, shown)
+        if digest is not None:
+            conversion.outputs.append(
+                digest if route.folder else Digest(os.path.basename(shown), digest.size, digest.sha256)
+            )
+        paths.append(path)
+    for companion in route.companions:
+        conversion.outputs += _copy(companion.path, companion.name, stage, options.verify)
+    for path in route.initial.files:
+        _unchanged(path, route)
+    if options.verify:
+        _reopen(route, paths, stage, conversion)
+
+
+def _copy(source: str, name: str, stage: Stage, verify: bool) -> list[Digest]:
+    """Copy one companion and, when verifying, compare."""
+    path = stage.path(name)
+    before = sha256_file(source) if verify else None
+    try:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        shutil.copyfile(source, path)
+    except OSError as error:
+        raise failed(error, stage.final(name)) from error
+    if before is None:
+        return []
+    after = sha256_file(path)
+    if before.sha256 != after.sha256:
+        raise VerificationFailed(
+            "a copied file differs from its source", file=stage.final(name), expected=before.sha256, found=after.sha256
+        )
+    return [Digest(name, after.size, after.sha256)]
+
+
+def _unchanged(path: str, route: Route) -> None:
+    """The files that tensors were read from must still be what they were when their headers were read."""
+    for tensor in route.initial:
+        source = tensor.source
+        if isinstance(source, FileSpan) and source.file.path == path:
+            source.file.check_unchanged()
+            return
+
+
+def _reopen(route: Route, paths: list[str], stage: Stage, conversion: Conversion) -> None:
+    """Open the output with a reader that shares no code with the writer, and compare names, types, shapes, places."""
+    library, found = _placed(route, paths)
+    wanted = _laid_out(route.files, paths)
+    for name, tensor in route.final.tensors.items():
+        placed = found.pop(name, None)
+        if placed is None:
+            raise VerificationFailed("the written output lacks a tensor", file=stage.given, tensor=name)
+        checks: tuple[tuple[str, object, object], ...] = (
+            ("dtype", tensor.dtype.name, placed.dtype),
+            ("shape", tensor.shape, placed.shape),
+        )
+        if placed.offset >= 0 and tensor.nbytes:
+            checks += (("place", wanted.get(name), (placed.file, placed.offset, placed.nbytes)),)
+        for what, expected, got in checks:
+            if expected != got:
+                raise VerificationFailed(
+                    f"the written output has another {what}",
+                    file=stage.given,
+                    tensor=name,
+                    expected=expected,
+                    found=got,
+                )
+    extra = set(found) - set(route.final.aliases)
+    if extra:
+        raise VerificationFailed("the written output has a tensor too many", file=stage.given, tensor=min(extra))
+    _add_checks(route, conversion, library)
+
+
+def _placed(route: Route, paths: list[str]) -> tuple[str, dict[str, Placed]]:
+    """(who opened it, where each tensor stands). Without a library our own reader opens it, and this is said."""
+    target = route.target
+    if target.reopen is not None:
+        return "a reader of its own", dict(target.reopen(paths))
+    from .opening import read_file
+
+    found: dict[str, Placed] = {}
+    for path in paths:
+        _, weights = read_file(path, target.name, ReadOptions(everything=True, keep_prefix=True))
+        for tensor in weights:
+            found[tensor.name] = Placed(path, -1, tensor.nbytes, tensor.dtype.name, tensor.shape)
+    return "artifactkit's own reader", found
+
+
+def _laid_out(files: list[OutputFile], paths: list[str]) -> dict[str, tuple[str, int, int]]:
+    out: dict[str, tuple[str, int, int]] = {}
+    for output, path in zip(files, paths, strict=True):
+        for part in output.parts:
+            if part.tensor is not None:
+                out[part.tensor] = (path, part.offset, part.source.nbytes)
+    return out
+
+
+def _add_checks(route: Route, conversion: Conversion, library: str) -> None:
+    report = conversion.report
+    kept = len(route.final.tensors)
+    explained = len(conversion.ledger)
+    report.add(Check("accounting", "ledger", "passed", f"{explained} source tensors explained, {kept} written"))
+    report.add(Check("accounting", "names, shapes, dtypes", "passed", f"the output was opened again by {library}"))
+    casts = [t for t in route.final if cast_of(t.source) is not None]
+    exact = kept - len(casts)
+    if exact:
+        report.add(Check("values", "bit for bit", "passed", f"{exact} of {kept} tensors compared with their sources"))
+    if casts:
+        names = ", ".join(sorted({t.dtype.name for t in casts}))
+        report.add(
+            Check(
+                "values",
+                f"within half an ulp of {names}",
+                "passed",
+                f"{len(casts)} of {kept} tensors compared with their sources",
+            )
+        )
+    report.add(Check("function", "function", "not-run", "run: artifactkit verify ARTIFACT --against SRC --device D"))
+
+
+def _judge_values(route: Route, options: ConvertOptions, conversion: Conversion) -> None:
+    """What only the values could tell: overflow and underflow of casts. Judged before the output gets its name."""
+    losses = route.values.losses()
+    conversion.losses += losses
+    if options.strict:
+        refuse_losses(losses)
