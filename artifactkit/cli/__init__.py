@@ -1,18 +1,19 @@
 """The command line: parse, call, render. Only here does anything print or exit.
 
-A command is one module, ``artifactkit/cli/<name>.py`` (a hyphen in the name is an underscore in the module's), and one row
-of ``COMMANDS`` below. It is imported when it is called, and never for ``artifactkit --help``. What it holds:
+A command is one module, ``artifactkit/cli/<name>.py`` (a hyphen in the name is an underscore in the module's), and one
+row of ``COMMANDS`` below. It is imported when it is called, and never for ``artifactkit --help``. What it holds:
 
 - a docstring whose first line is the help line of the table, word for word and without a full stop (a test compares);
   what follows in the docstring is shown by ``artifactkit NAME --help`` after it;
-- a function ``command(...)`` with typer's annotations, those of ``cli.options`` where one fits. It takes ``json: Json``
-  like every command, and returns the exit code, or None for 0. A negative verdict is ``return 1``; everything else that
-  goes wrong is an ``ArtifactkitError``, which passes through untouched: ``main`` renders it and takes its exit code.
+- a function ``command(...)`` with typer's annotations, those of ``cli.options`` where one fits. It takes
+  ``json: Json`` like every command, and returns the exit code, or None for 0. A negative verdict is ``return 1``;
+  everything else that goes wrong is an ``ArtifactkitError``, which passes through untouched: ``main`` renders it and
+  takes its exit code.
 
-To print it uses ``cli.render.out``: ``out.data(line)`` for the answer (stdout; silent with ``--json``), ``out.say(line)``
-for messages (stderr), ``out.document(ok=..., **keys)`` once, at the end, for the one document of ``--json`` (does nothing
-without it), ``out.keep(**keys)`` for keys that the document holds even when an error ends the command, and
-``out.progress(...)`` for a bar. Nothing heavier than typer is imported at the top of a command's module.
+To print it uses ``cli.render.out``: ``out.data(line)`` for the answer (stdout; silent with ``--json``),
+``out.say(line)`` for messages (stderr), ``out.document(ok=..., **keys)`` once, at the end, for the one document of
+``--json`` (does nothing without it), ``out.keep(**keys)`` for keys that the document holds even when an error ends the
+command, and ``out.progress(...)`` for a bar. Nothing heavier than typer is imported at the top of a command's module.
 """
 
 # name: what it does, in one line. In the order of ``artifactkit --help``.

@@ -114,7 +114,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         return READER_GONE
     except (KeyboardInterrupt, typer.Abort):
         return _failed(Interrupted("interrupted"))
-    except Exception as error:
+    except Exception as error:  # the last resort of the whole program, so that nobody meets a bare traceback
         if os.environ.get("ARTIFACTKIT_DEBUG"):
             raise
         return _internal(error)

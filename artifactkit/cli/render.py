@@ -149,7 +149,7 @@ class Out:
     def progress(self, what: str, nbytes: int, tensors: int | None = None) -> Iterator[Advance]:
         """A bar of bytes, tensors, rate and time left, on a terminal only.
 
-        Yields ``advance(nbytes, tensors=0)``, to be called with what was done since the last call; cheap to call often.
+        Yields ``advance(nbytes, tensors=0)``, to be called with what was done since the last call. It is cheap.
         """
         if not self.terminal or self.json:
             yield _nowhere
@@ -167,7 +167,7 @@ class Out:
         self._write(sys.stderr, ())
 
     def abandon(self) -> None:
-        """Whoever read stdout is gone: what is still buffered goes nowhere, and Python's own last flush says nothing."""
+        """Whoever read stdout is gone: what is buffered goes nowhere, and Python's own last flush says nothing."""
         null = os.open(os.devnull, os.O_WRONLY)
         for stream in (sys.stdout, sys.stderr):
             try:
