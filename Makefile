@@ -8,7 +8,7 @@ JOBS ?= 2
 
 BIN := $(VENV)/bin
 RUN := $(BIN)/python -m artifactkit
-PIP := $(BIN)/python -m pip install --quiet --disable-pip-version-check -c constraints.txt
+PIP := $(BIN)/python -m pip install -qq --disable-pip-version-check -c constraints.txt
 
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check lint test test-heavy test-full bench fixtures docs clean

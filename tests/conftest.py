@@ -1,4 +1,4 @@
-"""What all tests share: the seeded fixtures, the program as a user runs it, and one deterministic hypothesis profile."""
+"""What all tests share: the seeded fixtures, the program as a user runs it, one deterministic hypothesis profile."""
 
 from __future__ import annotations
 
