@@ -7,6 +7,7 @@ one tensor byte is read.
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from . import known, registry
@@ -174,12 +175,8 @@ def plan(src: str, destination: str, options: ConvertOptions) -> Route:
     steps = [RouteStep("read", _read_text(opened))]
     losses = list(initial.losses)
     weights = initial
-    if options.include or options.exclude:
-        weights = select_pass.select(weights, options.include, options.exclude)
-        steps.append(RouteStep("select", f"{len(weights.tensors)} of {len(initial.tensors)} tensors"))
-    if options.rename:
-        weights = rename_pass.rename(weights, options.rename)
-        steps.append(RouteStep("rename", ", ".join(options.rename)))
+    for step, weights in chosen(initial, options):
+        steps.append(step)
     stats = cast_pass.CastStats()
     if options.dtype is not None:
         before = weights
@@ -220,6 +217,17 @@ def plan(src: str, destination: str, options: ConvertOptions) -> Route:
     if options.strict:
         refuse_losses(losses)
     return route
+
+
+def chosen(weights: Weights, options: ConvertOptions) -> Iterator[tuple[RouteStep, Weights]]:
+    """The steps by which the user picks and names tensors, each with the weights after it."""
+    if options.include or options.exclude:
+        before = len(weights.tensors)
+        weights = select_pass.select(weights, options.include, options.exclude)
+        yield RouteStep("select", f"{len(weights.tensors)} of {before} tensors"), weights
+    if options.rename:
+        weights = rename_pass.rename(weights, options.rename)
+        yield RouteStep("rename", ", ".join(options.rename)), weights
 
 
 def _read_text(opened: Opened) -> str:

@@ -1,0 +1,237 @@
+"""Convert an artifact into another format, and check what was written
+
+The format of SRC is told by content, that of DEST by its suffix or --to. Nothing that SRC names is imported or called.
+The output is staged beside DEST, opened again and compared with SRC, and renamed only then.
+
+    artifactkit convert model.pt model.safetensors
+    artifactkit convert checkpoint/ out/ --dtype bf16
+    artifactkit convert last.ckpt weights.npz --state-dict-key ema --dry-run
+"""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from . import options as o
+from .render import count, duration, out, size, table
+
+if TYPE_CHECKING:
+    from ..placing import Progress
+    from ..report import Entry, Loss
+    from ..route import ConvertOptions, Route
+    from ..run import Conversion
+
+SHOWN = 10  # lines of a list that are shown before it is cut short
+
+Ledger = Annotated[bool, typer.Option("--ledger", help="Print every line of the ledger.")]
+
+
+def command(
+    src: o.Source,
+    dest: o.Destination,
+    to: o.To = None,
+    from_: o.From = None,
+    dtype: o.Dtype = "auto",
+    overflow: o.OnOverflow = o.Overflow.refuse,
+    state_dict_key: o.StateDictKey = None,
+    everything: o.All = False,
+    keep_prefix: o.KeepPrefix = False,
+    include: o.Include = None,
+    exclude: o.Exclude = None,
+    rename: o.Rename = None,
+    max_shard_size: o.MaxShardSize = None,
+    with_code: o.WithCode = False,
+    repair: o.Repair = False,
+    dry_run: o.DryRun = False,
+    no_verify: o.NoVerify = False,
+    ledger: Ledger = False,
+    strict: o.Strict = False,
+    force: o.Force = False,
+    json: o.Json = False,
+) -> int:
+    from .. import dtypes
+    from ..route import ConvertOptions, plan
+    from ..types import ReadOptions
+
+    options = ConvertOptions(
+        source_format=from_,
+        target_format=to,
+        dtype=None if dtype.strip().lower() == "auto" else dtypes.parse(dtype),
+        overflow=overflow.value,
+        include=tuple(include or ()),
+        exclude=tuple(exclude or ()),
+        rename=tuple(rename or ()),
+        max_shard_size=None if max_shard_size is None else o.parse_size(max_shard_size),
+        with_code=with_code,
+        strict=strict,
+        force=force,
+        verify=not no_verify,
+        read=ReadOptions(state_dict_key, everything, keep_prefix, repair),
+    )
+    out.keep(source=src, destination=dest, dry_run=dry_run)
+    route = plan(src, dest, options)
+    out.keep(**_route_json(route))
+    out.data(f"{route.opened.format.name} -> {route.target.name}")
+    out.data(*table([(f"  {step.name}", step.detail) for step in route.steps]))
+    _say_found(route)
+    if dry_run:
+        return _forecast(route, options)
+    return _convert(route, options, show_ledger=ledger)
+
+
+def _convert(route: Route, options: ConvertOptions, show_ledger: bool) -> int:
+    from ..placing import Progress
+    from ..run import execute
+
+    began = time.monotonic()
+    tensors = len(route.final.tensors)
+    with out.progress(f"writing {route.destination}", sum(f.size for f in route.files), tensors) as advance:
+        progress = Progress()
+        progress.on_change = _drawn(progress, advance)
+        conversion = execute(route, options, progress)
+    seconds = time.monotonic() - began
+    _show_ledger(conversion, show_ledger)
+    _show_losses(conversion.losses)
+    if options.verify:
+        out.data("checks")
+        out.data(
+            *table(
+                [
+                    (f"  {c.level}", c.name, c.status, c.detail)
+                    for c in conversion.report.checks
+                    if c.status != "not-run"
+                ]
+            )
+        )
+    else:
+        out.data("checks: none (--no-verify)")
+    for digest in conversion.outputs:
+        out.data(f"wrote {digest.name}: {size(digest.size)}, sha256 {digest.sha256}")
+    if not conversion.outputs:
+        out.data(f"wrote {route.destination}: {size(route.nbytes)}")
+    again = f"artifactkit verify {_quoted(route.destination)} --against {_quoted(route.opened.given)}"
+    out.data(f"function: not verified (run: {again})")
+    out.say(f"{size(route.nbytes)} in {duration(seconds)}")
+    out.document(ok=True, seconds=round(seconds, 3), **_conversion_json(conversion))
+    return 0
+
+
+def _drawn(progress: Progress, advance: object) -> object:
+    """Turn the counter of placed bytes into steps for the bar."""
+    state = {"bytes": 0, "tensor": ""}
+
+    def changed(now: Progress) -> None:
+        tensors = 0
+        if now.tensor != state["tensor"]:
+            state["tensor"], tensors = now.tensor, 1
+        step, state["bytes"] = now.done - int(state["bytes"]), now.done
+        advance(step, tensors)  # type: ignore[operator]
+
+    return changed
+
+
+def _quoted(path: str) -> str:
+    import shlex
+
+    return shlex.quote(path)
+
+
+def _say_found(route: Route) -> None:
+    """What else the source holds: notes, code that was not run, values that are no tensors."""
+    weights = route.initial
+    for note in weights.notes:
+        out.say(f"note: {note}")
+    if weights.code:
+        names = ", ".join(code.full for code in weights.code[:SHOWN])
+        more = f" and {len(weights.code) - SHOWN} more" if len(weights.code) > SHOWN else ""
+        out.warn(f"the source names code that was not run: {names}{more}")
+    if weights.skipped:
+        out.say(f"note: {count(len(weights.skipped), 'value')} that are no tensors stay behind:")
+        out.say(*(f"  {s.path}: {s.type} {s.text}" for s in weights.skipped[:SHOWN]))
+        if len(weights.skipped) > SHOWN:
+            out.say(f"  ... and {len(weights.skipped) - SHOWN} more (artifactkit inspect lists them)")
+
+
+def _forecast(route: Route, options: ConvertOptions) -> int:
+    from ..forecast import forecast
+
+    ahead = forecast(route, options.verify)
+    _show_losses(route.losses)
+    out.data(f"output: {size(route.nbytes)} in {count(len(route.files) + len(route.companions), 'file')}")
+    out.data(f"memory: about {size(ahead.memory)} at most")
+    out.data(f"time: about {duration(ahead.seconds)} ({ahead.why})")
+    out.data("dry run: nothing was written")
+    out.document(ok=True, forecast=ahead.to_json(), losses=[loss.to_json() for loss in route.losses])
+    return 0
+
+
+def _show_ledger(conversion: Conversion, everything: bool) -> None:
+    parts = [f"{n} {what}" for what, n in conversion.outcomes().items()]
+    out.data(f"ledger: {count(len(conversion.ledger), 'source tensor')}: {', '.join(parts)}")
+    entries = conversion.ledger if everything else [e for e in conversion.ledger if e.outcomes != ("kept",)]
+    grouped = entries if everything else _grouped(entries)
+    for line in grouped if everything else grouped[:SHOWN]:
+        out.data("  " + (line if isinstance(line, str) else _entry_text(line)))
+    if not everything and len(grouped) > SHOWN:
+        out.data(f"  ... and {len(grouped) - SHOWN} more (--ledger prints all)")
+
+
+def _entry_text(entry: Entry) -> str:
+    from ..errors import printable
+
+    target = f" -> {entry.target}" if entry.target not in (None, entry.source) else ""
+    detail = f" ({entry.detail})" if entry.detail else ""
+    return printable(f"{entry.source}{target}: {' + '.join(entry.outcomes)}{detail}")
+
+
+def _grouped(entries: list[Entry]) -> list[Entry | str]:
+    """Dropped tensors share their reasons: one line a reason when there are several."""
+    lines: list[Entry | str] = [e for e in entries if e.target is not None]
+    reasons: dict[str, list[Entry]] = {}
+    for entry in entries:
+        if entry.target is None:
+            reasons.setdefault(entry.detail, []).append(entry)
+    for why, dropped in reasons.items():
+        lines.append(dropped[0] if len(dropped) == 1 else f"{len(dropped)} tensors dropped ({why})")
+    return lines
+
+
+def _show_losses(losses: list[Loss]) -> None:
+    if not losses:
+        out.data("losses: none")
+        return
+    out.data(f"losses: {len(losses)}")
+    for loss in losses[:SHOWN]:
+        where = f" {loss.tensor}:" if loss.tensor else ""
+        out.data(f"  {loss.kind}:{where} {loss.detail}" + (" (asked for)" if loss.asked else ""))
+    if len(losses) > SHOWN:
+        out.data(f"  ... and {len(losses) - SHOWN} more (--json lists all)")
+
+
+def _route_json(route: Route) -> dict[str, object]:
+    weights = route.initial
+    return {
+        "format": route.opened.format.name,
+        "target": route.target.name,
+        "chosen": weights.chosen,
+        "steps": [step.to_json() for step in route.steps],
+        "files": [{"name": f.name, "size": f.size} for f in route.files],
+        "nbytes": route.nbytes,
+        "notes": weights.notes,
+        "code": [{"name": c.full, "count": c.count} for c in weights.code],
+        "skipped": [{"path": s.path, "type": s.type, "value": s.text} for s in weights.skipped],
+    }
+
+
+def _conversion_json(conversion: Conversion) -> dict[str, object]:
+    return {
+        "ledger": [entry.to_json() for entry in conversion.ledger],
+        "aliases": {name: alias.target for name, alias in conversion.route.final.aliases.items()},
+        "losses": [loss.to_json() for loss in conversion.losses],
+        "checks": [check.to_json() for check in conversion.report.checks],
+        "inputs": [digest.to_json() for digest in conversion.inputs],
+        "outputs": [digest.to_json() for digest in conversion.outputs],
+    }

@@ -1,0 +1,48 @@
+"""Compare two artifacts, tensor by tensor
+
+Names, dtypes, shapes, values bit for bit, and metadata. Exit 1 when anything differs.
+
+    artifactkit diff old.safetensors new.safetensors
+"""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from . import options as o
+from .render import count, out, table
+
+Left = Annotated[str, typer.Argument(metavar="A", help="A file or folder.", show_default=False)]
+Right = Annotated[str, typer.Argument(metavar="B", help="A file or folder.", show_default=False)]
+SHOWN = 50
+
+
+def command(
+    a: Left,
+    b: Right,
+    state_dict_key: o.StateDictKey = None,
+    everything: o.All = False,
+    keep_prefix: o.KeepPrefix = False,
+    json: o.Json = False,
+) -> int:
+    from ..opening import open_source
+    from ..types import ReadOptions
+    from ..verify.compare import diff
+
+    read = ReadOptions(state_dict_key, everything, keep_prefix)
+    left, right = open_source(a, None, read), open_source(b, None, read)
+    with out.progress(f"comparing {a}", left.weights.nbytes, len(left.weights.tensors)) as advance:
+        found = diff(left.weights, right.weights, advance)
+    rows = [(f"  {d.what}", d.name, d.left, d.right, d.detail) for d in found[:SHOWN]]
+    if found:
+        out.data(*table(rows, head=("  what", "name", a, b, "")))
+    if len(found) > SHOWN:
+        out.data(f"  ... and {len(found) - SHOWN} more (--json lists all)")
+    alike = len(set(left.weights.tensors) & set(right.weights.tensors)) - sum(
+        d.what in ("dtype", "shape", "values") for d in found
+    )
+    out.data(f"{count(len(found), 'difference')}, {count(alike, 'tensor')} alike")
+    out.document(ok=not found, left=a, right=b, alike=alike, differences=[d.to_json() for d in found])
+    return 1 if found else 0

@@ -1,0 +1,153 @@
+"""Show what an artifact is, what it holds and what in it can execute
+
+Reads headers only, however large the file, and runs nothing.
+
+    artifactkit inspect model.pt
+    artifactkit inspect checkpoint/ --tensors
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from . import options as o
+from .render import count, out, shape, size, table
+
+if TYPE_CHECKING:
+    from ..artifact import Kind, Weights
+    from ..opening import Opened
+
+Tensors = Annotated[bool, typer.Option("--tensors", help="List every tensor, value and name of code.")]
+SHOWN = 10
+
+# The four layers of a stack, and which of them a kind of artifact settles (docs/reference.md).
+LAYERS: dict[Kind, tuple[str, str]] = {
+    "weights": ("artifact", "model implementation, execution, serving"),
+    "graph": ("artifact, model implementation", "execution, serving"),
+    "plan": ("artifact, model implementation, execution", "serving"),
+}
+TO_RUN: dict[Kind, str] = {
+    "weights": "the model's code, and a framework that runs it",
+    "graph": "a runtime for the graph, and any custom operators",
+    "plan": "the same runtime version, and the device family that it was compiled for",
+}
+
+
+def command(
+    src: o.Source,
+    from_: o.From = None,
+    state_dict_key: o.StateDictKey = None,
+    everything: o.All = False,
+    keep_prefix: o.KeepPrefix = False,
+    repair: o.Repair = False,
+    tensors: Tensors = False,
+    json: o.Json = False,
+) -> int:
+    from ..opening import open_source
+    from ..types import ReadOptions
+
+    opened = open_source(src, from_, ReadOptions(state_dict_key, everything, keep_prefix, repair))
+    weights = opened.weights
+    kind = opened.format.kind
+    settled, open_layers = LAYERS[kind]
+    out.data(f"{src}: {opened.format.name} ({opened.format.title}), {kind}")
+    if opened.folder:
+        out.data(f"weights: {opened.path}")
+    out.data(f"settles: {settled}; leaves open: {open_layers}", f"to run it: {TO_RUN[kind]}")
+    _show_tensors(weights, tensors)
+    _show_rest(weights, tensors)
+    out.document(ok=True, **_json(opened))
+    return 0
+
+
+def _show_tensors(weights: Weights, everything: bool) -> None:
+    kinds = Counter(t.dtype.name for t in weights)
+    types = ", ".join(f"{n} {name}" for name, n in sorted(kinds.items()))
+    tied = [group for group in _ties(weights) if len(group) > 1]
+    out.data(f"tensors: {len(weights.tensors)} ({types}), {size(weights.nbytes)}" if kinds else "tensors: 0")
+    if weights.chosen:
+        out.data(f"taken from: {weights.chosen}")
+    rows = [(f"  {t.name}", t.dtype.name, shape(t.shape), size(t.nbytes)) for t in weights]
+    out.data(*table(rows if everything else rows[:SHOWN], right=(3,)))
+    _more(len(rows), everything)
+    for group in tied if everything else tied[:SHOWN]:
+        out.data(f"tied: {' = '.join(group)}")
+    if not everything and len(tied) > SHOWN:
+        out.data(f"  ... and {len(tied) - SHOWN} more groups (--tensors lists all)")
+
+
+def _ties(weights: Weights) -> list[list[str]]:
+    """Names of tensors that are one tensor in storage, in groups."""
+    groups: dict[object, list[str]] = {}
+    for tensor in weights:
+        if tensor.nbytes:
+            groups.setdefault((tensor.source, tensor.dtype, tensor.shape), []).append(tensor.name)
+    return list(groups.values())
+
+
+def _more(total: int, everything: bool) -> None:
+    if not everything and total > SHOWN:
+        out.data(f"  ... and {total - SHOWN} more (--tensors lists all)")
+
+
+def _show_rest(weights: Weights, everything: bool) -> None:
+    from ..errors import printable
+
+    if weights.dropped:
+        reasons = Counter(d.why for d in weights.dropped)
+        for why, n in sorted(reasons.items()):
+            nbytes = sum(d.nbytes for d in weights.dropped if d.why == why)
+            out.data(f"left out: {count(n, 'tensor')}, {size(nbytes)}: {why}")
+    if weights.skipped:
+        out.data(f"values that are no tensors: {len(weights.skipped)}")
+        shown = weights.skipped if everything else weights.skipped[:SHOWN]
+        out.data(*table([(f"  {s.path}", s.type, s.text) for s in shown]))
+        _more(len(weights.skipped), everything)
+    if weights.code:
+        out.data(f"names code, which loading it with pickle would import or call: {len(weights.code)}")
+        shown_code = weights.code if everything else weights.code[:SHOWN]
+        out.data(*table([(f"  {c.full}", f"{c.count} times" if c.count > 1 else "") for c in shown_code]))
+        _more(len(weights.code), everything)
+    else:
+        out.data("names code: nothing beyond tensor data")
+    if weights.metadata:
+        out.data(f"metadata: {count(len(weights.metadata), 'key')}")
+        rows = [(f"  {k}", v if len(v) <= 80 else v[:77] + "...") for k, v in weights.metadata.items()]
+        out.data(*table(rows if everything else rows[:SHOWN]))
+        _more(len(rows), everything)
+    for role in ("config", "tokenizer", "code"):
+        names = [c.name for c in weights.companions if c.role == role]
+        if names:
+            out.data(printable(f"beside it, {role}: {', '.join(names)}"))
+    for note in weights.notes:
+        out.data(f"note: {printable(note)}")
+
+
+def _json(opened: Opened) -> dict[str, object]:
+    weights = opened.weights
+    return {
+        "source": opened.given,
+        "path": opened.path,
+        "format": opened.format.name,
+        "kind": opened.format.kind,
+        "chosen": weights.chosen,
+        "nbytes": weights.nbytes,
+        "tensors": [
+            {
+                "name": t.name, "dtype": t.dtype.name, "shape": list(t.shape), "nbytes": t.nbytes,
+                "file": t.source.position[0], "offset": t.source.position[1],
+            }
+            for t in weights
+        ],
+        "ties": [group for group in _ties(weights) if len(group) > 1],
+        "dropped": [{"name": d.name, "why": d.why, "nbytes": d.nbytes} for d in weights.dropped],
+        "skipped": [{"path": s.path, "type": s.type, "value": s.text} for s in weights.skipped],
+        "code": [{"name": c.full, "count": c.count} for c in weights.code],
+        "metadata": weights.metadata,
+        "companions": [{"name": c.name, "role": c.role} for c in weights.companions],
+        "notes": weights.notes,
+        "files": list(weights.files),
+    }  # fmt: skip

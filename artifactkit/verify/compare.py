@@ -1,0 +1,202 @@
+"""Two artifacts side by side: which tensors both have, and whether their values agree."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from ..artifact import TensorView, Weights
+from ..dtypes import DType
+from ..report import Check, Report
+from ..source import Source
+from .bounds import GRIDS, as_array, first_outside
+
+if TYPE_CHECKING:
+    import numpy as np
+
+BLOCK = 256 << 10  # bytes of each side at a time
+
+Advance = Callable[[int], None]
+
+
+def _nothing(nbytes: int) -> None:
+    """Progress that nobody watches."""
+
+
+@dataclass(frozen=True, slots=True)
+class Difference:
+    """One thing that is not alike. ``left`` and ``right`` are short texts."""
+
+    what: Literal["only-left", "only-right", "dtype", "shape", "values", "metadata", "file"]
+    name: str
+    left: str
+    right: str
+    detail: str = ""
+
+    def to_json(self) -> dict[str, object]:
+        out: dict[str, object] = {"what": self.what, "name": self.name, "left": self.left, "right": self.right}
+        return out | ({"detail": self.detail} if self.detail else {})
+
+
+def first_difference(a: Source, b: Source, advance: Advance = _nothing) -> int:
+    """Offset of the first byte that differs between two sources of one size, or -1. Memory: two blocks."""
+    left, right = bytearray(min(BLOCK, a.nbytes)), bytearray(min(BLOCK, a.nbytes))
+    for at in range(0, a.nbytes, BLOCK):
+        size = min(BLOCK, a.nbytes - at)
+        if size != len(left):
+            left, right = bytearray(size), bytearray(size)
+        a.read_into(at, memoryview(left))
+        b.read_into(at, memoryview(right))
+        advance(size)
+        if left != right:
+            return at + next(i for i in range(size) if left[i] != right[i])
+    return -1
+
+
+def _element_blocks(a: TensorView, b: TensorView) -> Iterator[tuple[int, memoryview, memoryview]]:
+    """(first element, bytes of a, bytes of b) in blocks of elements. Types of whole bytes."""
+    step = max(1, BLOCK // max(a.dtype.itemsize, b.dtype.itemsize))
+    for first in range(0, a.numel, step):
+        count = min(step, a.numel - first)
+        left = memoryview(bytearray(count * a.dtype.itemsize))
+        right = memoryview(bytearray(count * b.dtype.itemsize))
+        a.source.read_into(first * a.dtype.itemsize, left)
+        b.source.read_into(first * b.dtype.itemsize, right)
+        yield first, left, right
+
+
+def first_unrounded(a: TensorView, b: TensorView, advance: Advance = _nothing) -> tuple[int, float, float] | None:
+    """The first element of ``b`` that is not the same element of ``a`` rounded to ``b``'s float type, with both values."""
+    for first, left, right in _element_blocks(a, b):
+        xs, ys = as_array(left, a.dtype), as_array(right, b.dtype)
+        bad = first_outside(xs, a.dtype, ys, b.dtype)
+        advance(len(right))
+        if bad >= 0:
+            return first + bad, float(xs[bad]), float(ys[bad])
+    return None
+
+
+def largest_difference(a: TensorView, b: TensorView) -> str:
+    """How far two tensors of one shape are apart: ``3 of 12 elements, max abs 0.5`` for types that have a distance."""
+    import numpy as np
+
+    if a.dtype.bits % 8 or b.dtype.bits % 8 or "c32" in (a.dtype.name, b.dtype.name):
+        return "not compared element by element"
+    count, most, nans = 0, 0.0, 0
+    for _, left, right in _element_blocks(a, b):
+        xs, ys = as_array(left, a.dtype), as_array(right, b.dtype)
+        if a.dtype == b.dtype:
+            size = a.dtype.itemsize
+            raw = np.frombuffer(left, np.uint8).reshape(-1, size) != np.frombuffer(right, np.uint8).reshape(-1, size)
+            differ = raw.any(axis=1)
+        else:
+            differ = _wide(xs, a.dtype) != _wide(ys, b.dtype)
+        count += int(differ.sum())
+        if differ.any():
+            with np.errstate(all="ignore"):
+                apart = np.abs(_wide(xs[differ], a.dtype) - _wide(ys[differ], b.dtype))
+            nans += int(np.isnan(apart).sum())
+            finite = apart[~np.isnan(apart)]
+            most = max(most, float(finite.max()) if finite.size else 0.0)
+    text = f"{count} of {a.numel} elements, max abs {most:g}"
+    return text + (f", {nans} with NaN on one side or infinities" if nans else "")
+
+
+def _wide(values: np.ndarray, dtype: DType) -> np.ndarray:
+    import numpy as np
+
+    return values.astype(np.complex128 if dtype.cls == "complex" else np.float64)
+
+
+def tensor_difference(a: TensorView, b: TensorView, advance: Advance = _nothing) -> Difference | None:
+    """The difference between two tensors of one name, exactly: another type is a difference."""
+    if a.dtype != b.dtype:
+        same_shape = a.shape == b.shape
+        detail = largest_difference(a, b) if same_shape and a.numel else ""
+        return Difference("dtype", a.name, a.dtype.name, b.dtype.name, detail)
+    if a.shape != b.shape:
+        return Difference("shape", a.name, str(list(a.shape)), str(list(b.shape)))
+    if a.source == b.source or first_difference(a.source, b.source, advance) < 0:
+        return None
+    return Difference("values", a.name, a.dtype.name, b.dtype.name, largest_difference(a, b))
+
+
+def diff(a: Weights, b: Weights, advance: Advance = _nothing) -> list[Difference]:
+    """Everything in which two artifacts' weights differ, tensors first, in order of name."""
+    found: list[Difference] = []
+    for name in sorted({*a.tensors, *b.tensors}):
+        left, right = a.tensors.get(name), b.tensors.get(name)
+        if left is None or right is None:
+            present = left or right
+            assert present is not None
+            text = f"{present.dtype} {list(present.shape)}"
+            found.append(
+                Difference("only-left", name, text, "") if right is None else Difference("only-right", name, "", text)
+            )
+        else:
+            difference = tensor_difference(left, right, advance)
+            if difference is not None:
+                found.append(difference)
+    for key in sorted({*a.metadata, *b.metadata}):
+        mine, other = a.metadata.get(key), b.metadata.get(key)
+        if mine != other:
+            found.append(Difference("metadata", key, _text(mine), _text(other)))
+    return found
+
+
+def _text(value: str | None) -> str:
+    return "absent" if value is None else value if len(value) <= 60 else value[:57] + "..."
+
+
+def compare(artifact: Weights, source: Weights, advance: Advance = _nothing) -> Report:
+    """Levels 1 and 2: every source tensor is in the artifact, nothing else is, and every value is right.
+
+    A tensor of another float type must be the source rounded to it (widening is exact); other types must be equal.
+    """
+    report = Report()
+    missing = [name for name in source.tensors if name not in artifact.tensors]
+    extra = [name for name in artifact.tensors if name not in source.tensors]
+    for name in missing:
+        report.add(Check("accounting", "tensor missing", "failed", "the source has it, the artifact does not", name))
+    for name in extra:
+        report.add(
+            Check("accounting", "tensor unexplained", "failed", "the artifact has it, the source does not", name)
+        )
+    exact, rounded = 0, 0
+    dtypes: set[str] = set()
+    shapes_wrong = 0
+    for name, want in source.tensors.items():
+        have = artifact.tensors.get(name)
+        if have is None:
+            continue
+        if have.shape != want.shape:
+            shapes_wrong += 1
+            detail = f"expected {list(want.shape)}, found {list(have.shape)}"
+            report.add(Check("accounting", "shape", "failed", detail, name))
+        elif have.dtype == want.dtype:
+            at = -1 if have.source == want.source else first_difference(want.source, have.source, advance)
+            if at >= 0:
+                detail = f"first difference at byte {at}: {largest_difference(want, have)}"
+                report.add(Check("values", "bit for bit", "failed", detail, name))
+            exact += at < 0
+        elif have.dtype.name in GRIDS and want.dtype.name in GRIDS:
+            bad = first_unrounded(want, have, advance)
+            dtypes.add(have.dtype.name)
+            if bad is not None:
+                detail = f"element {bad[0]}: {bad[2]!r} is not {bad[1]!r} rounded to {have.dtype}"
+                report.add(Check("values", "half an ulp", "failed", detail, name))
+            rounded += bad is None
+        else:
+            shapes_wrong += 1
+            report.add(Check("accounting", "dtype", "failed", f"expected {want.dtype}, found {have.dtype}", name))
+    if not missing and not extra and not shapes_wrong:
+        report.add(Check("accounting", "names, shapes, dtypes", "passed", f"{len(source.tensors)} tensors explained"))
+    if exact:
+        report.add(Check("values", "bit for bit", "passed", f"{exact} of {len(source.tensors)} tensors"))
+    if rounded:
+        names = ", ".join(sorted(dtypes))
+        report.add(
+            Check("values", f"within half an ulp of {names}", "passed", f"{rounded} of {len(source.tensors)} tensors")
+        )
+    return report
