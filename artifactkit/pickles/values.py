@@ -164,7 +164,7 @@ class Opaque(Inert):
 
 
 class Dict(dict[object, object]):
-    """A dict of another type: OrderedDict, defaultdict, Counter. ``attrs`` is its ``__dict__``: torch's ``_metadata``."""
+    """A dict of another type: OrderedDict, defaultdict, Counter. ``attrs`` is its ``__dict__``."""
 
     __slots__ = ("attrs", "cls")
 
