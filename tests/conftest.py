@@ -12,7 +12,6 @@ import hypothesis
 import pytest
 
 ROOT = Path(__file__).resolve().parent.parent
-sys.path.insert(0, str(ROOT / "fixtures"))
 
 # The same examples in every run and no clock: a test that fails, fails again.
 hypothesis.settings.register_profile("artifactkit", derandomize=True, deadline=None, database=None, print_blob=False)
