@@ -1,0 +1,115 @@
+"""What a scanner is given: a run of bytes with its place, and the ways to say something about it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from ..errors import ArtifactkitError, Truncated
+from ..files import Bytes
+from .model import Executable, FileReport, Finding, Rule, Severity
+from .rules import UNREADABLE
+
+HEAD = 4096
+TAIL = 65_557  # an end-of-directory record with the longest comment
+
+
+@dataclass(slots=True)
+class Budget:
+    """What one file may take in all, however it is nested. Counts, or bytes after decompression."""
+
+    depth: int = 8
+    pieces: int = 200_000
+    unpacked: int = 8 << 30
+    findings: int = 1000
+
+
+@dataclass(slots=True, eq=False)
+class Piece:
+    """Bytes to be looked into. ``name`` is the last part of the path: some files are told by their name only.
+
+    ``member`` is the way into the file at ``path`` (``archive.zip!/data.pkl``), None for the file itself. ``look`` scans
+    a nested piece; it is set by the scanner, so that a rule can hand on what it unpacks without importing the scanner.
+    """
+
+    data: Bytes
+    path: str
+    name: str
+    report: FileReport
+    budget: Budget
+    look: Callable[[Piece], None]
+    member: str | None = None
+    depth: int = 0
+    container: str | None = None  # the format of what this lies in: zip, torch-zip, tar ...
+    _first: bytes | None = field(default=None, repr=False)
+    _last: bytes | None = field(default=None, repr=False)
+
+    @property
+    def size(self) -> int:
+        return self.data.size
+
+    @property
+    def first(self) -> bytes:
+        """The first 4096 bytes, or all; fewer when the data turns out to be cut short."""
+        if self._first is None:
+            try:
+                self._first = self.data.read(0, min(self.size, HEAD))
+            except Truncated:
+                self._first = b""
+        return self._first
+
+    @property
+    def last(self) -> bytes:
+        """The last 65,557 bytes, or all."""
+        if self._last is None:
+            n = min(self.size, TAIL)
+            self._last = self.data.read(self.size - n, n)
+        return self._last
+
+    def find(
+        self,
+        rule: Rule,
+        what: str | None = None,
+        *,
+        offset: int | None = None,
+        name: str | None = None,
+        severity: Severity | None = None,
+        hint: str | None = None,
+        member: str | None = None,
+    ) -> None:
+        """Add a finding under ``rule``; what is not given comes from the rule. Alike findings are said once."""
+        place = self.member if member is None else self.inside(member)
+        found = Finding(rule.id, severity or rule.severity, what or rule.title, place, offset, name, hint or rule.hint)
+        findings = self.report.findings
+        if len(findings) >= self.budget.findings and found.severity != "malicious":
+            return
+        key = (found.rule, found.severity, found.what, found.member, found.name)
+        if all((f.rule, f.severity, f.what, f.member, f.name) != key for f in findings):
+            findings.append(found)
+
+    def unreadable(self, error: ArtifactkitError, rule: Rule = UNREADABLE) -> None:
+        """Record that this piece could not be scanned to its end."""
+        offset = error.offset
+        self.find(
+            rule,
+            error.lines()[0] if not error.found else f"{error.what}: {error.found}",
+            offset=offset,
+            hint=error.hint,
+        )
+
+    def runs(self, what: str, runs: str, avoid: str) -> None:
+        """Add to the inventory of what remains executable."""
+        entry = Executable(what, runs, avoid, self.member)
+        if entry not in self.report.inventory and len(self.report.inventory) < self.budget.findings:
+            self.report.inventory.append(entry)
+
+    def inside(self, member: str) -> str:
+        """The place of a member of this piece."""
+        return member if self.member is None else f"{self.member}!/{member}"
+
+    def inner(self, data: Bytes, member: str, container: str | None = None) -> Piece:
+        """A piece for a member of this one, to be handed to ``look``."""
+        name = member.replace("\\", "/").rstrip("/").rpartition("/")[2]
+        return Piece(
+            data, self.path, name, self.report, self.budget, self.look, self.inside(member), self.depth + 1, container
+        )
