@@ -44,6 +44,13 @@ class Head:
         except ArtifactkitError:
             return None
 
+    @cached_property
+    def kind(self) -> str | None:
+        """The format of the pickle family, or NumPy's, that the content is in (see ``recognise``)."""
+        from .recognise import kind_of
+
+        return kind_of(self)
+
     @property
     def suffix(self) -> str:
         return os.path.splitext(self.path)[1].lower()

@@ -47,7 +47,7 @@ def detect(head: bytes) -> Codec | None:
         and (head[5:13] == b"\xff" * 8 or head[11:13] == b"\0\0")
     ):
         return "lzma"
-    if len(head) >= 2 and head[0] & 0x8F == 0x08 and int.from_bytes(head[:2], "big") % 31 == 0 and not head[1] & 0x20:
+    if head[:1] == b"x" and len(head) > 1 and int.from_bytes(head[:2], "big") % 31 == 0 and not head[1] & 0x20:
         return "zlib"
     return None
 

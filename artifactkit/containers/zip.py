@@ -165,6 +165,11 @@ class Zip:
                        offset=self.directory_start + at, fatal=data[at : at + 4] == CENTRAL_MAGIC)  # fmt: skip
         return members
 
+    @property
+    def oddities(self) -> list[Anomaly]:
+        """What finding the directory showed already: bytes before and after the archive. ``anomalies`` is the rest."""
+        return list(self._found)
+
     # -- both views --------------------------------------------------------------------------------------------------
 
     def local(self, member: Member) -> LocalHeader:
@@ -286,6 +291,17 @@ class Zip:
             self._inflated[name] = Inflated(packed, "deflate", member.size, self._spool, member.crc, name)
         return self._inflated[name]
 
+    def check_crc(self, name: str) -> None:
+        """Read a stored member through and compare its CRC-32; Corrupt when it differs. (Deflated ones are checked as
+        they are read to their end.)"""
+        member = self.member(name)
+        data, crc = self.member_bytes(name), 0
+        if member.method == STORED:
+            for at in range(0, data.size, 1 << 20):
+                crc = zlib.crc32(data.read(at, min(1 << 20, data.size - at)), crc)
+            if crc != member.crc:
+                raise self._corrupt("wrong CRC-32", member=name, expected=f"{member.crc:08x}", found=f"{crc:08x}")
+
     def read_small(self, name: str, limit: int = SMALL) -> bytes:
         """All data of a member that is to be held in memory (a header, a pickle); its CRC-32 is checked.
 
@@ -297,9 +313,5 @@ class Zip:
                 "a zip member is too large for what it is", file=self.path, member=name,
                 expected=f"at most {limit} bytes", found=f"{member.size} bytes",
             )  # fmt: skip
-        data = self.member_bytes(name).read(0, member.size)
-        if member.method == STORED and zlib.crc32(data) != member.crc:
-            raise self._corrupt(
-                "wrong CRC-32", member=name, expected=f"{member.crc:08x}", found=f"{zlib.crc32(data):08x}"
-            )
-        return data
+        self.check_crc(name)
+        return self.member_bytes(name).read(0, member.size)
