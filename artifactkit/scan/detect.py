@@ -19,7 +19,7 @@ MODULES: dict[str, str] = {
 
 
 def formats(piece: Piece) -> list[str]:
-    """The formats of the piece's content, the one at its start first; ``pickle`` when nothing else fits and it may be."""
+    """The formats of the piece's content, first the one at its start; ``pickle`` when it may be one."""
     raise NotImplementedError
 
 

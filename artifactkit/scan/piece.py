@@ -28,7 +28,7 @@ class Budget:
 class Piece:
     """Bytes to be looked into. ``name`` is the last part of the path: some files are told by their name only.
 
-    ``member`` is the way into the file at ``path`` (``archive.zip!/data.pkl``), None for the file itself. ``look`` scans
+    ``member`` is the way into the file at ``path`` (``archive.zip!/data.pkl``), None for the file. ``look`` scans
     a nested piece; it is set by the scanner, so that a rule can hand on what it unpacks without importing the scanner.
     """
 

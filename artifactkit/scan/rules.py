@@ -1,6 +1,6 @@
 """The rules that every format shares, and the way to all of them by id.
 
-A rule module holds its own: a tuple ``RULES`` and ``scan(piece, kind)``. docs/safety.md has a section for each id; a test
+A rule module holds its own: a tuple ``RULES``, and ``scan(piece, kind)``. docs/safety.md has a section for each; a test
 compares, and demands a hostile file and a benign twin for each.
 """
 
