@@ -11,13 +11,13 @@ from dataclasses import replace
 from typing import Literal
 
 from .containers import torch_legacy
+from .containers.pickle_family import root_of
 from .containers.tar import Tar
 from .containers.zip import Zip
 from .containers.zip_records import DEFLATED
 from .errors import Corrupt, LimitExceeded, Truncated
 from .files import Bytes, Memory, label, part
 from .pickles import Machine, Payload, Table
-from .recognise import root_of
 from .source import Source, span, view
 from .tensor_names import Storage, StorageId, StorageType, TensorValue, storage_id, tensor_table
 

@@ -46,10 +46,10 @@ class Head:
 
     @cached_property
     def kind(self) -> str | None:
-        """The format of the pickle family, or NumPy's, that the content is in (see ``recognise``)."""
-        from .recognise import kind_of
+        """The format of the pickle family, or NumPy's, that the content is in."""
+        from .containers.pickle_family import kind_of
 
-        return kind_of(self)
+        return kind_of(self.file, self.first, self.zip)
 
     @property
     def suffix(self) -> str:

@@ -6,13 +6,12 @@ that only it has.
 
 from __future__ import annotations
 
-from .containers import compressed, npy, tar, torch_legacy
-from .containers.zip import Zip
-from .containers.zip_records import LOCAL, LOCAL_MAGIC
-from .errors import ArtifactkitError, LimitExceeded, Truncated
-from .files import Bytes, Memory
-from .pickles import Global, Limits, Machine, Observer
-from .types import Head
+from ..errors import ArtifactkitError, LimitExceeded, Truncated
+from ..files import Bytes, Memory
+from ..pickles import Global, Limits, Machine, Observer
+from . import compressed, npy, tar, torch_legacy
+from .zip import Zip
+from .zip_records import LOCAL, LOCAL_MAGIC
 
 PICKLE_START = tuple(bytes((0x80, protocol)) for protocol in range(6))
 TAR_MEMBERS = {"sys_info", "pickle", "tensors", "storages"}
@@ -22,23 +21,25 @@ ENOUGH = 5_000_000  # opcodes without a joblib array, and the rest is not looked
 CONVINCING = 10  # opcodes of a text pickle that was cut short
 
 
-def kind_of(head: Head) -> str | None:
-    """The name of the one format of ours that the file is in, or None. Never raises for bad content."""
-    first = head.first
+def kind_of(data: Bytes, first: bytes, archive: Zip | None = None) -> str | None:
+    """The name of the one format of ours that ``data`` is in, or None. Never raises for bad content.
+
+    ``first`` are its first 4096 bytes, or all; ``archive`` is its zip directory when it has one that can be read.
+    """
     if first.startswith((b"PK\x03\x04", b"PK\x05\x06")):
-        return kind_of_zip(head.zip) if head.zip is not None else _kind_of_broken_zip(first)
+        return kind_of_zip(archive) if archive is not None else _kind_of_broken_zip(first)
     if torch_legacy.is_legacy(first):
         return "torch-legacy"
     if first.startswith(npy.MAGIC):
         return "npy"
     if tar.is_tar(first[: tar.BLOCK]):
-        return _kind_of_tar(head)
+        return _kind_of_tar(data, first)
     if compressed.foreign(first) == "lz4" or first.startswith(ZFILE):
         return "joblib"
     codec = compressed.detect(first)
     if codec is not None:
-        return "joblib" if _begins_as_pickle(_first_unpacked(head.file, codec)) else None
-    return _kind_of_pickle(head.file, first)
+        return "joblib" if _begins_as_pickle(_first_unpacked(data, codec)) else None
+    return _kind_of_pickle(data, first)
 
 
 def root_of(archive: Zip) -> str:
@@ -87,11 +88,11 @@ def _kind_of_broken_zip(first: bytes) -> str | None:
     return "torch-zip" if inner in ("data.pkl", "version") or inner.startswith("data/") else None
 
 
-def _kind_of_tar(head: Head) -> str | None:
+def _kind_of_tar(data: Bytes, first: bytes) -> str | None:
     try:
-        names = {m.name for m in tar.Tar(head.file).members}
+        names = {m.name for m in tar.Tar(data).members}
     except ArtifactkitError:
-        names = TAR_MEMBERS if head.first[:100].rstrip(b"\0").decode("latin-1") in TAR_MEMBERS else set()
+        names = TAR_MEMBERS if first[:100].rstrip(b"\0").decode("latin-1") in TAR_MEMBERS else set()
     return "torch-tar" if names >= {"pickle", "tensors", "storages"} else None
 
 
