@@ -1,0 +1,141 @@
+"""``--dtype``: floats as another float type. Bytes are cast as they are read; here only the plan is made."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass, replace
+
+from ..artifact import Step, TensorView, Weights
+from ..casting import OVERFLOWS, Counts, cast_block
+from ..dtypes import DType
+from ..errors import Refused, UsageError
+from ..floats import LAYOUTS, SOURCES, is_lossless
+from ..report import Loss
+from ..source import CHUNK, Mapped, Source
+
+
+class CastStats:
+    """What casts did to values, by tensor, gathered while bytes flow. Safe to be filled by several threads.
+
+    A tensor's elements are counted once: when it has been read whole, reading it again adds nothing. For a comparison
+    that reads while others write, cast a second time, without a collector.
+    """
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._counts: dict[str, Counts] = {}
+
+    def add(self, tensor: str, elements: int, counts: Counts) -> None:
+        """Add the counts of a block of a tensor that has ``elements`` elements in all."""
+        with self._lock:
+            total = self._counts.setdefault(tensor, Counts())
+            if total.elements < elements:
+                total.add(counts)
+
+    @property
+    def counts(self) -> dict[str, Counts]:
+        """Counts by tensor name, for tensors that have been read, in order of name."""
+        with self._lock:
+            return {name: replace(counts) for name, counts in sorted(self._counts.items())}
+
+    def losses(self, overflow: str) -> list[Loss]:
+        """What the values lost. What ``--overflow`` chose was asked for; an underflow nobody asks for."""
+        out: list[Loss] = []
+        for name, c in self.counts.items():
+            if c.overflow and overflow == "saturate":
+                text = f"{c.overflow} of {c.elements} values saturated, the greatest was {number(c.greatest)}"
+                out.append(Loss("value-saturated", text, tensor=name, asked=True))
+            elif c.overflow:
+                became = f"{c.overflow} of {c.elements} values became infinite or NaN"
+                text = f"{became}, the greatest was {number(c.greatest)}"
+                out.append(Loss("value-infinite", text, tensor=name, asked=True))
+            if c.underflow:
+                text = f"{c.underflow} of {c.elements} values became zero"
+                out.append(Loss("value-underflow", text, tensor=name))
+        return out
+
+
+def number(value: float) -> str:
+    """A float for messages: as short as it can be and still be itself; 70000, not 70000.0."""
+    return repr(value).removesuffix(".0")
+
+
+@dataclass(frozen=True, slots=True)
+class _Cast:
+    """The function that a ``Mapped`` source calls for each block of one tensor."""
+
+    tensor: str
+    base: Source
+    source: DType
+    target: DType
+    overflow: str
+    elements: int
+    stats: CastStats | None
+
+    def __call__(self, data: memoryview, out: memoryview) -> None:
+        counts = cast_block(data, out, self.source, self.target, self.overflow)
+        if counts.overflow and self.overflow == "refuse":
+            raise self._refusal()
+        if self.stats is not None:
+            self.stats.add(self.tensor, self.elements, counts)
+
+    def _refusal(self) -> Refused:
+        """The tensor is read once more, to say how far beyond the type it goes and how often."""
+        total = Counts()
+        buffer = memoryview(bytearray(min(CHUNK, self.base.nbytes)))
+        scratch = memoryview(bytearray(len(buffer) // self.source.itemsize * self.target.itemsize))
+        for start in range(0, self.base.nbytes, len(buffer)):
+            block = buffer[: min(len(buffer), self.base.nbytes - start)]
+            self.base.read_into(start, block)
+            out = scratch[: len(block) // self.source.itemsize * self.target.itemsize]
+            total.add(cast_block(block, out, self.source, self.target))
+        layout = LAYOUTS[self.target.name]
+        fits = self.target.name == "f16" and total.greatest <= LAYOUTS["bf16"].value(LAYOUTS["bf16"].greatest)
+        wider = "--dtype bf16 has the range" if fits else "choose a --dtype of wider range"
+        return Refused(
+            f"values too large for {self.target}", tensor=self.tensor,
+            expected=f"at most {number(layout.value(layout.greatest))} in magnitude",
+            found=f"{number(total.greatest)}, and {total.overflow} of {total.elements} values beyond the type",
+            hint=f"{wider}, or --overflow saturate|inf",
+        )  # fmt: skip
+
+
+def cast(weights: Weights, dtype: DType, overflow: str = "refuse", stats: CastStats | None = None) -> Weights:
+    """All float tensors as ``dtype``, lazily: no tensor byte is read here.
+
+    ``overflow`` says what becomes of values too large for the type: "refuse" raises Refused, naming the tensor and its
+    greatest value, when they are read; "saturate" and "inf" as ``casting.cast_block``. Integers, booleans, complex and
+    packed sub-byte tensors stay as they are; a note says so. Raises UsageError for a type that nothing is cast to.
+    """
+    if dtype.name not in LAYOUTS:
+        raise UsageError(f"--dtype {dtype}: only floats are cast, and only to floats", expected=", ".join(LAYOUTS))
+    if overflow not in OVERFLOWS:
+        raise UsageError(f"--overflow {overflow!r}", expected=" or ".join(OVERFLOWS))
+    tensors: dict[str, TensorView] = {}
+    losses, notes = list(weights.losses), list(weights.notes)
+    untouched: dict[str, int] = {}
+    for name, tensor in weights.tensors.items():
+        if tensor.dtype == dtype:
+            tensors[name] = tensor
+        elif tensor.dtype.name not in SOURCES:
+            tensors[name] = tensor
+            untouched[tensor.dtype.name] = untouched.get(tensor.dtype.name, 0) + 1
+        else:
+            tensors[name] = _cast_one(tensor, dtype, overflow, stats)
+            if not is_lossless(tensor.dtype, dtype):
+                losses.append(Loss("dtype-narrowed", f"{tensor.dtype} -> {dtype}", tensor=name, asked=True))
+    if untouched:
+        kinds = ", ".join(f"{count} {name}" for name, count in sorted(untouched.items()))
+        notes.append(f"--dtype {dtype} casts floats only; left as they are: {kinds}")
+    return replace(weights, tensors=tensors, losses=losses, notes=notes)
+
+
+def _cast_one(tensor: TensorView, dtype: DType, overflow: str, stats: CastStats | None) -> TensorView:
+    fn = _Cast(tensor.name, tensor.source, tensor.dtype, dtype, overflow, tensor.numel, stats)
+    # The label makes casts of one span equal, so that tied tensors are still seen to be tied.
+    label = f"cast {tensor.dtype} -> {dtype} {overflow}"
+    source = Mapped(tensor.source, tensor.numel, tensor.dtype.itemsize, dtype.itemsize, fn, label)
+    step = Step("cast", f"{tensor.dtype} -> {dtype}")
+    return replace(
+        tensor, dtype=dtype, source=source, origins=tensor.came_from(), steps=(*tensor.steps, step)
+    )
