@@ -101,7 +101,7 @@ class TensorValue(Inert):
     conj: bool = False
     neg: bool = False
     requires_grad: bool = False
-    attrs: dict[object, object] = field(default_factory=dict)
+    attrs: dict[object, object] = field(default_factory=dict, repr=False)  # may contain the tensor itself
 
     def build(self, state: object, machine: Machine) -> object:
         for half in state if isinstance(state, tuple) else (state,):
