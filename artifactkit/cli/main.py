@@ -61,6 +61,13 @@ class LazyCommands(typer.core.TyperGroup):
             raise ReaderGone from error
 
 
+class Command(typer.core.TyperCommand):
+    """A command whose usage line names its arguments as the help below it does: ``SRC``, not ``{SRC}``."""
+
+    def collect_usage_pieces(self, ctx: Any) -> list[str]:
+        return [piece.removeprefix("{").removesuffix("}") for piece in super().collect_usage_pieces(ctx)]
+
+
 class ReaderGone(Exception):
     """Whoever read our output has closed the pipe (``| head``): no error, and nothing left to say."""
 
@@ -70,8 +77,13 @@ def load(name: str) -> Any:
     module = importlib.import_module(f"{__package__}.{name.replace('-', '_')}")
     single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     text = (module.__doc__ or "").strip()
-    single.command(name, help=text, context_settings=HELP_NAMES)(module.command)
+    single.command(name, cls=Command, help=_verbatim(text), context_settings=HELP_NAMES)(module.command)
     return typer.main.get_command(single)
+
+
+def _verbatim(text: str) -> str:
+    """Mark paragraphs that are indented (examples), so that the help does not fill their lines into one."""
+    return "\n\n".join("\b\n" + part if part.startswith("    ") else part for part in text.split("\n\n"))
 
 
 def _version(wanted: bool) -> None:

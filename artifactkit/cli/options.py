@@ -19,18 +19,17 @@ class Overflow(StrEnum):
     inf = "inf"
 
 
-_SIZE = re.compile(r"(\d+(?:\.\d+)?)\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
+_SIZE = re.compile(r"([0-9]{1,18})(?:\.([0-9]{1,18}))?\s*([kmgtp]?)(i?)b?", re.IGNORECASE)
 
 
 def parse_size(text: str) -> int:
     """Bytes meant by ``5GB`` (10^9, as the Hub counts), ``2GiB`` (2^30), ``500MB``, ``123``; UsageError for others."""
     match = _SIZE.fullmatch(text.strip())
-    if match is None or (match[3] and not match[2]):
-        raise UsageError(
-            f"not a size: {text!r}", expected="a number and a unit, like 5GB, 500MB or 2GiB", hint="use 5GB"
-        )
-    number, unit, binary = match.groups()
-    nbytes = int(float(number) * (1024 if binary else 1000) ** " kmgtp".index(unit.lower() or " "))
+    if match is None or (match[4] and not match[3]):
+        raise UsageError(f"not a size: {text!r}", expected="a number and a unit, like 5GB, 500MB or 2GiB")
+    whole, fraction, unit, binary = match[1], match[2] or "", match[3].lower(), match[4]
+    factor = (1024 if binary else 1000) ** " kmgtp".index(unit or " ")
+    nbytes = int(whole + fraction) * factor // 10 ** len(fraction)
     if nbytes < 1:
         raise UsageError(f"not a size: {text!r}", expected="at least one byte")
     return nbytes
