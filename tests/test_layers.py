@@ -20,7 +20,16 @@ PACKAGE = ROOT / "artifactkit"
 LEVELS: list[tuple[str, list[list[str]]]] = [
     ("L0", [["errors", "dtypes"], ["report"]]),
     ("L1", [["files", "pickles", "containers", "source", "artifact"]]),
-    ("L2", [["types", "staging", "placing"], ["checkpoint"], ["tensor_names", "torch_files"], ["casting"], ["npwrite"]]),
+    (
+        "L2",
+        [
+            ["types", "filesystem", "staging", "placing", "npwrite"],
+            ["checkpoint"],
+            ["tensor_names", "torch_files"],
+            ["floats", "casting"],
+            ["patterns"],
+        ],
+    ),
     ("L3", [["formats"], ["passes"], ["architectures"], ["lowerings"], ["runners"]]),
     ("L4", [["known", "registry", "opening"], ["scan"], ["verify"], ["provenance"], ["hub"]]),
     ("L5", [["route", "forecast"]]),
