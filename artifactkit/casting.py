@@ -148,14 +148,14 @@ class _Narrow:
         self.normal = rebias + (1 << at.mantissa)  # the least magnitude that is normal in the target before rounding
         # Constants are made once: a numpy scalar costs as much as a pass over a thousand elements.
         one = 1 << to.mantissa  # the target's least normal magnitude
-        self._mask: Any = self.word((1 << (at.bits - 1)) - 1)
-        self._drop: Any = self.word(self.drop)
-        self._bit: Any = self.word(1)
+        self._mask = self.word((1 << (at.bits - 1)) - 1)
+        self._drop = self.word(self.drop)
+        self._bit = self.word(1)
         # Half an ulp less one, the new bias, and ``one`` taken off so that what is not normal wraps around to the top.
         self._add = self.word(((1 << (self.drop - 1)) - 1 - rebias - (one << self.drop)) % (1 << at.bits))
         self._finite = to.greatest - one
-        self._sign = self.short(1 << (to.bits - 1))
-        self._one = self.short(one)
+        self._sign: Any = self.short(1 << (to.bits - 1))
+        self._one: Any = self.short(one)
         self._zero = self.word((1 << at.bits) - one)
 
     def __call__(self, x: Array, y: Array, saturate: bool, counts: Counts) -> None:

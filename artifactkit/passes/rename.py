@@ -15,8 +15,8 @@ def rename(weights: Weights, rules: Sequence[str]) -> Weights:
     """Apply ``rules`` to every name, in order, each to what the one before it made.
 
     A rule is a regular expression, ``=``, and what replaces every match, with groups as ``\\1`` or ``\\g<name>``. The
-    last ``=`` divides, so a pattern may hold others. Raises UsageError for a rule that matches nothing or does not compile,
-    for an empty name, and for two tensors that would get one name.
+    last ``=`` divides, so a pattern may hold others. Raises UsageError for a rule that matches nothing or does not
+    compile, for an empty name, and for two tensors that would get one name.
     """
     parsed = [_parse(rule) for rule in rules]
     used = [False] * len(parsed)

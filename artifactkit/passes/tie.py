@@ -30,7 +30,7 @@ def merge_aliases(weights: Weights) -> Weights:
         kept, *others = sorted(group, key=lambda t: t.name)
         for tensor in others:
             if tensor.name in RESERVED or tensor.name in weights.metadata:
-                step = Step("copied", f"stored beside {kept.name}: its name is a metadata key, a tie cannot be recorded")
+                step = Step("copied", f"stored beside {kept.name}: a metadata key has its name, so the tie has no place")
                 tensors[tensor.name] = replace(tensor, origins=tensor.came_from(), steps=(*tensor.steps, step))
             else:
                 aliases[tensor.name] = Alias(tensor, kept.name)
@@ -62,7 +62,7 @@ def _drop_lookalikes(weights: Weights) -> None:
 
 @dataclass(frozen=True, slots=True)
 class _Extent:
-    """Where elements lie: bytes ``low`` to ``high`` of a storage, one of ``width`` bytes at every ``period`` or less."""
+    """Where elements lie: bytes ``low`` to ``high`` of a storage, each of ``width``, ``period`` or a multiple apart."""
 
     storage: object
     low: int

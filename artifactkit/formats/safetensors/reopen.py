@@ -14,8 +14,8 @@ def reopen(files: list[str]) -> dict[str, Placed]:
     """Where the library finds each tensor, by name; tied names point to the tensor that holds their bytes.
 
     The library's ``offset_keys`` gives the order of the bytes and its ``get_slice`` dtype and shape; offsets follow
-    from these, and must end where the file ends. With an index among ``files``, each tensor must be in the shard it names.
-    Raises VerificationFailed when the library refuses a file or anything does not add up.
+    from these, and must end where the file ends. With an index among ``files``, each tensor must be in the shard that
+    the index names. Raises VerificationFailed when the library refuses a file or anything does not add up.
     """
     from safetensors import SafetensorError, safe_open
 
