@@ -28,8 +28,8 @@ def parse_size(text: str) -> int:
     if match is None or (match[4] and not match[3]):
         raise UsageError(f"not a size: {text!r}", expected="a number and a unit, like 5GB, 500MB or 2GiB")
     whole, fraction, unit, binary = match[1], match[2] or "", match[3].lower(), match[4]
-    factor: int = (1024 if binary else 1000) ** " kmgtp".index(unit or " ")
-    nbytes = int(whole + fraction) * factor // 10 ** len(fraction)
+    factor = (1024 if binary else 1000) ** " kmgtp".index(unit or " ")
+    nbytes: int = int(whole + fraction) * factor // 10 ** len(fraction)
     if nbytes < 1:
         raise UsageError(f"not a size: {text!r}", expected="at least one byte")
     return nbytes
