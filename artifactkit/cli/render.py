@@ -114,8 +114,11 @@ class Out:
         """Keys that the document of ``--json`` holds even when an error ends the command before ``document``."""
         self._kept.update(keys)
 
-    def document(self, *, ok: bool, errors: Sequence[ArtifactkitError] = (), **keys: object) -> None:
+    def document(self, *, ok: bool, **keys: object) -> None:
         """Print the one document of ``--json``, once; nothing without ``--json``. Values must be JSON already."""
+        self._document(ok, [], keys)
+
+    def _document(self, ok: bool, errors: Sequence[ArtifactkitError], keys: dict[str, object]) -> None:
         if not self.json or self._documented:
             return
         self._documented = True
@@ -133,7 +136,7 @@ class Out:
         """Render one error: ``error:`` and its lines to stderr, and with ``--json`` the document too."""
         first, *rest = error.lines()
         self.say("error: " + first, *rest)
-        self.document(ok=False, errors=[error])
+        self._document(False, [error], {})
 
     @property
     def terminal(self) -> bool:
