@@ -48,7 +48,7 @@ def write_npy(weights: Weights, options: WriteOptions) -> list[OutputFile]:
 
 
 def npy_header(tensor: TensorView) -> bytes:
-    """Magic, version and header of a C-ordered little-endian array, as ``numpy.save`` has it: a multiple of 64 bytes."""
+    """Magic, version and header of a C-ordered little-endian array, as ``numpy.save`` has it; whole 64 bytes."""
     shape = tensor.shape
     if len(shape) > MAX_DIMENSIONS:
         raise RouteRefused(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from ..artifact import Step, TensorView, Weights
 from ..casting import OVERFLOWS, Counts, cast_block
@@ -17,19 +17,20 @@ from ..source import CHUNK, Mapped, Source
 class CastStats:
     """What casts did to values, by tensor, gathered while bytes flow. Safe to be filled by several threads.
 
-    A tensor's elements are counted once: when it has been read whole, reading it again adds nothing. For a comparison
-    that reads while others write, cast a second time, without a collector.
+    Each element counts once, however often it is read: a tensor is counted as far as it has been read in order, so a
+    reader that follows behind, or comes again, adds nothing.
     """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
         self._counts: dict[str, Counts] = {}
+        self.overflow = "refuse"  # set by ``cast``: what becomes of values too large
 
-    def add(self, tensor: str, elements: int, counts: Counts) -> None:
-        """Add the counts of a block of a tensor that has ``elements`` elements in all."""
+    def add(self, tensor: str, first: int, counts: Counts) -> None:
+        """Add what happened to ``counts.elements`` elements of ``tensor`` from index ``first`` on."""
         with self._lock:
             total = self._counts.setdefault(tensor, Counts())
-            if total.elements < elements:
+            if first == total.elements:
                 total.add(counts)
 
     @property
@@ -38,17 +39,15 @@ class CastStats:
         with self._lock:
             return {name: replace(counts) for name, counts in sorted(self._counts.items())}
 
-    def losses(self, overflow: str) -> list[Loss]:
+    def losses(self) -> list[Loss]:
         """What the values lost. What ``--overflow`` chose was asked for; an underflow nobody asks for."""
         out: list[Loss] = []
         for name, c in self.counts.items():
-            if c.overflow and overflow == "saturate":
-                text = f"{c.overflow} of {c.elements} values saturated, the greatest was {number(c.greatest)}"
-                out.append(Loss("value-saturated", text, tensor=name, asked=True))
-            elif c.overflow:
-                became = f"{c.overflow} of {c.elements} values became infinite or NaN"
-                text = f"{became}, the greatest was {number(c.greatest)}"
-                out.append(Loss("value-infinite", text, tensor=name, asked=True))
+            if c.overflow:
+                saturated = self.overflow == "saturate"
+                became = "saturated" if saturated else "became infinite or NaN"
+                text = f"{c.overflow} of {c.elements} values {became}, the greatest was {number(c.greatest)}"
+                out.append(Loss("value-saturated" if saturated else "value-infinite", text, tensor=name, asked=True))
             if c.underflow:
                 text = f"{c.underflow} of {c.elements} values became zero"
                 out.append(Loss("value-underflow", text, tensor=name))
@@ -62,22 +61,25 @@ def number(value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class _Cast:
-    """The function that a ``Mapped`` source calls for each block of one tensor."""
+    """How one tensor is cast, block by block."""
 
     tensor: str
     base: Source
     source: DType
     target: DType
     overflow: str
-    elements: int
     stats: CastStats | None
 
     def __call__(self, data: memoryview, out: memoryview) -> None:
+        self.run(data, out, None)
+
+    def run(self, data: memoryview, out: memoryview, first: int | None) -> None:
+        """Cast one block; ``first`` is the index of its first element, for the collector."""
         counts = cast_block(data, out, self.source, self.target, self.overflow)
         if counts.overflow and self.overflow == "refuse":
             raise self._refusal()
-        if self.stats is not None:
-            self.stats.add(self.tensor, self.elements, counts)
+        if self.stats is not None and first is not None:
+            self.stats.add(self.tensor, first, counts)
 
     def _refusal(self) -> Refused:
         """The tensor is read once more, to say how far beyond the type it goes and how often."""
@@ -100,6 +102,19 @@ class _Cast:
         )  # fmt: skip
 
 
+@dataclass(frozen=True, slots=True)
+class CastRows(Mapped):
+    """A ``Mapped`` whose function also learns which elements it is given, so that none is counted twice."""
+
+    work: _Cast | None = field(default=None, compare=False)
+
+    def _rows(self, first: int, out: memoryview) -> None:
+        data = memoryview(bytearray(len(out) // self.out_row_bytes * self.in_row_bytes))
+        self.base.read_into(first * self.in_row_bytes, data)
+        if self.work is not None:
+            self.work.run(data, out, first)
+
+
 def cast(weights: Weights, dtype: DType, overflow: str = "refuse", stats: CastStats | None = None) -> Weights:
     """All float tensors as ``dtype``, lazily: no tensor byte is read here.
 
@@ -113,6 +128,8 @@ def cast(weights: Weights, dtype: DType, overflow: str = "refuse", stats: CastSt
         raise UsageError(f"--overflow {overflow!r}", expected=" or ".join(OVERFLOWS))
     tensors: dict[str, TensorView] = {}
     losses, notes = list(weights.losses), list(weights.notes)
+    if stats is not None:
+        stats.overflow = overflow
     untouched: dict[str, int] = {}
     for name, tensor in weights.tensors.items():
         if tensor.dtype == dtype:
@@ -131,10 +148,10 @@ def cast(weights: Weights, dtype: DType, overflow: str = "refuse", stats: CastSt
 
 
 def _cast_one(tensor: TensorView, dtype: DType, overflow: str, stats: CastStats | None) -> TensorView:
-    fn = _Cast(tensor.name, tensor.source, tensor.dtype, dtype, overflow, tensor.numel, stats)
+    work = _Cast(tensor.name, tensor.source, tensor.dtype, dtype, overflow, stats)
     # The label makes casts of one span equal, so that tied tensors are still seen to be tied.
     label = f"cast {tensor.dtype} -> {dtype} {overflow}"
-    source = Mapped(tensor.source, tensor.numel, tensor.dtype.itemsize, dtype.itemsize, fn, label)
+    source = CastRows(tensor.source, tensor.numel, tensor.dtype.itemsize, dtype.itemsize, work, label, work)
     step = Step("cast", f"{tensor.dtype} -> {dtype}")
     return replace(
         tensor, dtype=dtype, source=source, origins=tensor.came_from(), steps=(*tensor.steps, step)

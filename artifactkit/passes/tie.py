@@ -30,7 +30,7 @@ def merge_aliases(weights: Weights) -> Weights:
         kept, *others = sorted(group, key=lambda t: t.name)
         for tensor in others:
             if tensor.name in RESERVED or tensor.name in weights.metadata:
-                step = Step("copied", f"stored beside {kept.name}: a metadata key has its name, so the tie has no place")
+                step = Step("copied", f"stored beside {kept.name}: a metadata key has its name, where ties go")
                 tensors[tensor.name] = replace(tensor, origins=tensor.came_from(), steps=(*tensor.steps, step))
             else:
                 aliases[tensor.name] = Alias(tensor, kept.name)
