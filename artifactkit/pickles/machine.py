@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping
 
 from ..errors import ArtifactkitError
 from ..files import Bytes
+from . import ops_control, ops_data  # noqa: F401  they fill DISPATCH
+from .dispatch import DISPATCH
 from .opcodes import OPCODES, STOP
-from .ops import DISPATCH
 from .stream import Stream
 from .values import (
     Anomaly,
@@ -46,6 +47,7 @@ ANOMALIES: dict[str, str] = {
     "eight-bit-name": "a name is given in 8-bit text",
     "computed-name": "a name is computed by the file",
     "build-on-global": "BUILD changes a class, function or module",
+    "store-on-global": "items are put into something that the file only names (sys.path, os.environ)",
 }
 
 NO_FRAME = 1 << 63
@@ -342,6 +344,16 @@ class Machine(Stream):
         elif halves[0] is not None or halves[1]:
             raise self.corrupt("a value of this type takes no state", found=type(target).__name__)
         return target
+
+    def foreign(self, target: object, items: list[object]) -> bool:
+        """Whether ``target`` is no plain container; then the observer hears what is stored in it."""
+        if not isinstance(target, Inert | Global):
+            return False
+        if self.observer is not None:
+            self.observer.stored(target, items, opcode=self.opcode, offset=self.at)
+        if isinstance(target, Global):
+            self.anomaly("store-on-global", target.full)
+        return True
 
     # -- keys
 
