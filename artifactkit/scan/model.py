@@ -35,8 +35,8 @@ class Rule:
 class Finding:
     """One finding in one file. ``member`` is the way into nested ones, ``a.zip!/archive/data.pkl``.
 
-    ``offset`` is in bytes within the member, or the file. ``name`` is the full name of what would be imported or called,
-    the handle by which a policy can allow it.
+    ``offset`` is in bytes within the member, or the file. ``name`` is the full name of what would be imported or
+    called, the handle by which a policy can allow it.
     """
 
     rule: str
