@@ -29,12 +29,11 @@ IN_MEMORY = 64 << 20
 
 
 class Loader:
-    """Reads one file's pickles with one table, and keeps what was seen: unknown names, extension codes, notes."""
+    """Reads one file's pickles with one table, and keeps the machines that did, and notes."""
 
     def __init__(self, data: Bytes, joblib: bool = False) -> None:
         self.data = data
-        self.unknown: dict[tuple[str, str], int] = {}
-        self.extensions: list[int] = []
+        self.machines: list[Machine] = []
         self.notes: list[str] = []
         self._depth = 0
         self._nested_left = max(NESTED_FLOOR, NESTED_RATIO * data.size)
@@ -53,9 +52,9 @@ class Loader:
         member: str | None = None,
         start: int = 0,
     ) -> Machine:
-        """A machine over ``data`` whose unknown names are counted here."""
+        """A machine over ``data``, kept in ``machines``."""
         made = Machine(data, table=self.table, persistent=persistent, member=member, start=start)
-        made.unknown, made.extensions = self.unknown, self.extensions
+        self.machines.append(made)
         return made
 
     def _nested(self, found: bytes | Payload) -> object:
@@ -278,8 +277,17 @@ class TorchArchive:
                           expected="little or big", found=found)  # fmt: skip
         return "big" if found == "big" else "little"
 
-    def pickle(self, record: str, folder: str = "data/", suffix: str = "") -> object:
-        """The value of the pickle ``record``; storages are the members ``folder`` + key + ``suffix``."""
+    def pickle(
+        self,
+        record: str,
+        folder: str = "data/",
+        suffix: str = "",
+        other: Callable[[tuple[object, ...]], object] | None = None,
+    ) -> object:
+        """The value of the pickle ``record``; storages are the members ``folder`` + key + ``suffix``.
+
+        ``other`` answers persistent ids that are no storages.
+        """
         name = self.name(record)
         self.zip.check_crc(name)
         data = self.zip.member_bytes(name)
@@ -287,6 +295,8 @@ class TorchArchive:
             data = Memory(data.read(0, data.size), self.zip.path or "", name)
 
         def persistent(pid: object) -> object:
+            if other is not None and isinstance(pid, tuple) and pid and pid[0] not in ("storage", b"storage"):
+                return other(pid)
             return self.storage(storage_id(pid), folder, suffix)
 
         machine = self.loader.machine(data, persistent=persistent, member=name)
@@ -327,6 +337,11 @@ class TorchArchive:
             raise Corrupt("the archive holds two checkpoints", file=self.zip.path, member=other[0],
                           hint="readers would disagree about which is meant")  # fmt: skip
         return self.pickle("data.pkl")
+
+    @property
+    def unpacked_size(self) -> int:
+        """Bytes of all members, unpacked: what tensors may be measured against."""
+        return sum(member.size for member in self.zip.members)
 
     def say(self) -> None:
         """Add notes on what is not as usual about this archive."""

@@ -44,6 +44,12 @@ class Head:
         except ArtifactkitError:
             return None
 
+    def open_zip(self) -> Zip:
+        """The zip directory; raises what is wrong with it where ``zip`` is None."""
+        from .containers.zip import Zip
+
+        return self.zip or Zip(self.file)
+
     @cached_property
     def kind(self) -> str | None:
         """The format of the pickle family, or NumPy's, that the content is in."""

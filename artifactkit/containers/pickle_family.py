@@ -38,7 +38,7 @@ def kind_of(data: Bytes, first: bytes, archive: Zip | None = None) -> str | None
         return "joblib"
     codec = compressed.detect(first)
     if codec is not None:
-        return "joblib" if _begins_as_pickle(_first_unpacked(data, codec)) else None
+        return "joblib" if begins_as_pickle(Memory(_first_unpacked(data, codec))) else None
     return _kind_of_pickle(data, first)
 
 
@@ -121,7 +121,7 @@ class _Lookout(Observer):
 def _kind_of_pickle(data: Bytes, first: bytes) -> str | None:
     """``joblib`` when the pickle asks for joblib's wrapper of arrays: raw array bytes follow between its opcodes."""
     binary = first.startswith(PICKLE_START)
-    if not binary and first[:1] not in b"(]}c)l dtNIJKLMFGSUXVTBC":
+    if not binary and (not first or first[0] not in b"(]}c)NIJKLMFGSUXVTBC"):
         return None
     machine = Machine(data, table={}, observer=_Lookout(), limits=Limits(opcodes=ENOUGH, memory=256 << 20))
     try:
@@ -138,5 +138,7 @@ def _kind_of_pickle(data: Bytes, first: bytes) -> str | None:
     return "pickle" if binary or machine.position == machine.size else None
 
 
-def _begins_as_pickle(first: bytes) -> bool:
-    return first.startswith(PICKLE_START) or _kind_of_pickle(Memory(first), first) is not None
+def begins_as_pickle(data: Bytes) -> bool:
+    """Whether ``data`` is a pickle, or the beginning of one."""
+    first = data.read(0, min(data.size, 4096))
+    return first.startswith(PICKLE_START) or _kind_of_pickle(data, first) is not None
