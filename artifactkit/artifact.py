@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from .dtypes import DType, numel
+from .files import File
 from .report import Loss, Outcome
 from .source import Source
 
@@ -125,6 +126,7 @@ class Weights:
     format: str
     aliases: dict[str, Alias] = field(default_factory=dict)
     files: tuple[str, ...] = ()
+    pinned: tuple[File, ...] = ()  # open since before the first header byte was read
     metadata: dict[str, str] = field(default_factory=dict)
     companions: tuple[Companion, ...] = ()
     naming: str = "source"

@@ -15,9 +15,6 @@ from .errors import Corrupt, Truncated, Unreadable
 
 # A copy can be interrupted between two calls only, so one call is kept to a fraction of a second.
 COPY_CHUNK = 1 << 26
-NO_KERNEL_COPY = frozenset(
-    {errno.EXDEV, errno.EINVAL, errno.ENOSYS, errno.EOPNOTSUPP, errno.EBADF, errno.EIO, errno.EPERM}
-)
 
 
 class Bytes(Protocol):
@@ -126,7 +123,7 @@ class File:
     def copy_to(self, offset: int, nbytes: int, fd: int, at: int) -> int:
         """Copy in the kernel to ``fd`` at ``at`` as far as the system does it; returns the bytes copied (maybe 0).
 
-        The caller finishes with ``read_into`` and ``pwrite``. OSError of the *destination* (disk full) passes through.
+        The caller finishes with ``read_into`` and ``pwrite``, which also meet whatever stopped this.
         """
         self._bounds(offset, nbytes)
         if not hasattr(os, "copy_file_range"):
@@ -135,11 +132,9 @@ class File:
         while done < nbytes:
             try:
                 got = os.copy_file_range(self._fd, fd, min(nbytes - done, COPY_CHUNK), offset + done, at + done)
-            except OSError as error:
-                # Not between these file systems, or not by this kernel. EIO: read_into tells whose it is.
-                if error.errno in NO_KERNEL_COPY:
-                    return done
-                raise
+            except OSError:
+                # Not between these file systems, not by this kernel, or an error: reading and writing tell whose it is.
+                return done
             if got == 0:
                 return done
             done += got
@@ -241,6 +236,20 @@ def label(data: Bytes) -> str | None:
         return label(data.data)
     found = getattr(data, "label", None)
     return found if isinstance(found, str) and found else None
+
+
+def file_of(data: Bytes) -> File | None:
+    """The open file that ``data`` is read from as it is asked for; None for bytes that are in memory or unpacked."""
+    inner: object = data
+    while not isinstance(inner, File):
+        for name in ("file", "data", "packed"):  # Window, Part, Inflated
+            found = getattr(inner, name, None)
+            if found is not None and not isinstance(found, bytes):
+                inner = found
+                break
+        else:
+            return None
+    return inner
 
 
 def part(data: Bytes, start: int, size: int, member: str | None = None) -> Bytes:

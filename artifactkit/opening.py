@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 
-from . import registry
+from . import known, registry
 from .artifact import Companion, CompanionRole, Weights
 from .errors import ArtifactkitError, RouteRefused, Unreadable, UsageError
 from .types import Format, ReadOptions
@@ -97,9 +97,11 @@ def read_file(path: str, given_format: str | None, options: ReadOptions) -> tupl
     if fmt.read is None:
         raise RouteRefused(f"`{fmt.name}` is recognised but not read", file=path)
     try:
-        return fmt, fmt.read(head, options)
+        weights = fmt.read(head, options)
     except ArtifactkitError as error:
         raise error.located(file=path) from error.__cause__
+    weights.pinned = (head.file,)
+    return fmt, weights
 
 
 def _absent(src: str) -> ArtifactkitError:
@@ -162,6 +164,18 @@ def _main_file(folder: str, given_format: str | None) -> tuple[str, list[str]]:
         raise Unreadable("the folder holds no weights file", file=folder, expected=", ".join(MAIN_FILES), hint=hint)
     notes = [f"{present[0]} was taken; {other} is there too" for other in present[1:]]
     return os.path.join(folder, present[0]), notes
+
+
+def is_model_file(name: str) -> bool:
+    """Whether a file of this name is what a model's folder holds: weights, an index, configuration, tokenizer, code."""
+    lower = name.lower()
+    suffixes = {s for fmt in registry.formats().values() for s in fmt.suffixes} | {".json", ".md", *WEIGHT_SUFFIXES}
+    return (
+        lower.endswith(tuple(suffixes))
+        or name in (".gitattributes", ".gitignore")
+        or any(fnmatchcase(name, pattern) for pattern, _ in ROLES)
+        or any(entry.kind and lower.endswith(entry.suffixes) for entry in known.KNOWN)
+    )
 
 
 def companions(folder: str) -> tuple[Companion, ...]:

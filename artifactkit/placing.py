@@ -16,8 +16,8 @@ from dataclasses import dataclass, field
 
 from .errors import Corrupt, Interrupted, VerificationFailed
 from .files import File
-from .source import Read, Source, pour_range, write_all
-from .staging import failed
+from .filesystem import failed
+from .source import CHUNK, Forward, Read, Source, is_plain, pour_range, write_all
 from .types import OutputFile, Part
 
 READ_BLOCK = 256 << 10  # fits the second-level cache: read, digest and compare without going back to memory
@@ -39,20 +39,18 @@ class SameBytes(Checker):
 
     def __init__(self, part: Part, file: str) -> None:
         self.part, self.file = part, file
-        self._buffer = bytearray()
+        self._source = Forward(part.source)
 
     def feed(self, offset: int, block: memoryview) -> None:
-        if len(self._buffer) != len(block):
-            self._buffer = bytearray(len(block))
-        self.part.source.read_into(offset, memoryview(self._buffer))
-        if self._buffer != block:
-            at = next(i for i, (a, b) in enumerate(zip(self._buffer, block, strict=True)) if a != b)
+        wanted = self._source.read(offset, len(block))
+        if wanted != block:  # a bytearray on the left compares as memory does; two views would go byte by byte
+            at = next(i for i, (a, b) in enumerate(zip(wanted, block, strict=True)) if a != b)
             raise VerificationFailed(
                 "the output differs from its source",
                 file=self.file,
                 tensor=self.part.tensor,
                 offset=self.part.offset + offset + at,
-                expected=f"byte {self._buffer[at]:#04x}",
+                expected=f"byte {wanted[at]:#04x}",
                 found=f"byte {block[at]:#04x}",
                 hint="the disk or memory may be faulty: nothing was kept",
             )
@@ -60,13 +58,17 @@ class SameBytes(Checker):
 
 @dataclass(slots=True)
 class Progress:
-    """Told of every block placed; the command line draws it. ``stop`` may be set from a signal handler."""
+    """Told of every block placed; the command line draws it. ``stop`` may be set from another thread.
+
+    ``watched`` are the threads at work beside: what one of them raises is raised at the next block.
+    """
 
     total: int = 0
     done: int = 0
     tensor: str = ""
     stop: threading.Event = field(default_factory=threading.Event)
     on_change: Callable[[Progress], None] | None = None
+    watched: list[Worker] = field(default_factory=list)
 
     def add(self, n: int, tensor: str | None) -> None:
         self.done += n
@@ -77,8 +79,15 @@ class Progress:
         self.check()
 
     def check(self) -> None:
+        for worker in self.watched:
+            if worker.error is not None:
+                raise worker.error
         if self.stop.is_set():
-            raise Interrupted("interrupted; nothing was written")
+            raise interrupted()
+
+
+def interrupted() -> Interrupted:
+    return Interrupted("interrupted; nothing was written")
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,45 +102,50 @@ class Digest:
         return {"name": self.name, "size": self.size, "sha256": self.sha256}
 
 
-def sha256_file(path: str, stop: threading.Event | None = None) -> Digest:
-    """The sha256 of a file, read once, in order."""
-    file = File(path)
+def sha256_file(file: File, stop: threading.Event | None = None) -> Digest:
+    """The sha256 of an open file, read once, in order. Corrupt when it changes meanwhile; Interrupted by ``stop``."""
     digest = hashlib.sha256()
     buffer = memoryview(bytearray(min(READ_BLOCK, file.size)))
-    done = 0
-    while done < file.size:
+    for done in range(0, file.size, READ_BLOCK):
         if stop is not None and stop.is_set():
-            break
+            raise interrupted()
         block = buffer[: min(READ_BLOCK, file.size - done)]
         file.read_into(done, block)
         digest.update(block)
-        done += len(block)
-    size = file.size
     file.check_unchanged()
-    file.close()
-    return Digest(path, size, digest.hexdigest())
+    return Digest(file.path, file.size, digest.hexdigest())
 
 
 class _Mark:
     """How far the file being written is complete from its start; pieces may be done in any order.
 
-    A gap between parts holds the mark until the end; the follower then catches up.
+    Gaps between the parts are complete from the beginning: they are holes.
     """
 
-    def __init__(self, size: int) -> None:
+    def __init__(self, size: int, parts: Iterable[Part]) -> None:
         self._condition = threading.Condition()
         self._ends: dict[int, int] = {}
         self.mark = 0
         self.size = size
         self.dead = False
+        at = 0
+        for part in sorted((p for p in parts if p.source.nbytes), key=lambda p: p.offset):
+            if part.offset > at:
+                self._ends[at] = part.offset
+            at = part.offset + part.source.nbytes
+        self._ends |= {at: size} if at < size else {}
+        self._advance()
+
+    def _advance(self) -> None:
+        while self.mark in self._ends:
+            self.mark = self._ends.pop(self.mark)
 
     def done(self, offset: int, nbytes: int) -> None:
         if not nbytes:
             return
         with self._condition:
             self._ends[offset] = offset + nbytes
-            while self.mark in self._ends:
-                self.mark = self._ends.pop(self.mark)
+            self._advance()
             self._condition.notify_all()
 
     def end(self, *, dead: bool) -> None:
@@ -191,7 +205,7 @@ def place(
     """
     shown = shown or path
     check_layout(output)
-    mark = _Mark(output.size)
+    mark = _Mark(output.size, output.parts)
     sums: dict[str, int] = {}
     follower: Worker | None = None
     digest: list[Digest] = []
@@ -209,10 +223,9 @@ def place(
             follower = Worker(
                 lambda: digest.append(_read_back(output, output.parts, path, mark, make, progress, shown))
             )
+            progress.watched.append(follower)
             follower.start()
         for part in _order(output.parts):
-            if follower is not None and follower.error is not None:
-                follower.result()
             _pour(part, fd, progress, shown, mark, sums if output.finish else None)
         extra: tuple[Part, ...] = ()
         if output.finish is not None:
@@ -227,10 +240,12 @@ def place(
     except BaseException:
         progress.stop.set()
         mark.end(dead=True)
-        if follower is not None:
+        if follower is not None and follower.ident is not None:
             follower.join()
         raise
     finally:
+        if follower is not None:
+            progress.watched.remove(follower)
         os.close(fd)
     return digest[0] if digest else None
 
@@ -277,7 +292,7 @@ def _pour(part: Part, fd: int, progress: Progress, shown: str, mark: _Mark, sums
 
 
 def _pour_with_crc(source: Source, start: int, size: int, fd: int, at: int, crc: int) -> int:
-    buffer = memoryview(bytearray(min(READ_BLOCK, size)))
+    buffer = memoryview(bytearray(min(READ_BLOCK if is_plain(source) else CHUNK, size)))
     done = 0
     while done < size:
         block = buffer[: min(len(buffer), size - done)]
@@ -313,7 +328,7 @@ def _read_back(
             while at < end:
                 ready = mark.wait(at)
                 if progress.stop.is_set() or mark.dead:
-                    raise Interrupted("interrupted; nothing was written")
+                    raise interrupted()
                 block = _read_block(fd, at, buffer[: min(len(buffer), end - at, ready - at)], shown)
                 digest.update(block)
                 check.feed(at - part.offset, block)

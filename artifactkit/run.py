@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import os
-import shutil
 from collections import Counter
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from .errors import OutputError, VerificationFailed
-from .placing import Digest, Progress, Worker, place, sha256_file
+from .files import File
+from .opening import is_model_file, read_file
+from .placing import Digest, Progress, SameBytes, Worker, place, sha256_file
 from .report import Check, Entry, Loss, Report
 from .route import ConvertOptions, Route, refuse_losses
-from .source import FileSpan
-from .staging import Stage, failed
-from .types import OutputFile, Placed, ReadOptions
+from .source import FileSpan, files_of
+from .staging import Stage
+from .types import OutputFile, Part, Placed, ReadOptions
 from .verify.accounting import ledger
 from .verify.values import cast_of, checker
 
@@ -51,30 +53,62 @@ def execute(route: Route, options: ConvertOptions, progress: Progress | None = N
     progress = progress or Progress()
     progress.total = sum(f.size for f in route.files)
     entries = ledger(route.initial, route.final)
-    inputs = input_files(route)
+    pins = _pinned(route)
     given = [route.opened.given] if route.opened.folder else []
-    stage = Stage(route.destination, folder=route.folder, force=options.force, inputs=[*given, *inputs])
+    stage = Stage(
+        route.destination,
+        folder=route.folder,
+        force=options.force,
+        inputs=[*given, *input_files(route)],
+        familiar=is_model_file,
+    )
     _check_space(route, stage)
     conversion = Conversion(route, entries, Report(), list(route.losses))
-    digests: list[Digest] = []
-    hashing = Worker(lambda: digests.extend(sha256_file(path, progress.stop) for path in inputs))
+    hashing = Worker(lambda: conversion.inputs.extend(_digests(route, pins, progress)))
     with stage:
         if options.verify:
+            progress.watched.append(hashing)
             hashing.start()
         try:
             _write(route, options, stage, progress, conversion)
             if options.verify:
                 hashing.result()
-        except BaseException:
+        except BaseException as error:
             progress.stop.set()
             if hashing.ident is not None:
                 hashing.join()
+            if isinstance(error, VerificationFailed):  # perhaps since the source is no longer what it was
+                _check_unchanged(pins)
             raise
+        _check_unchanged(pins)
         _judge_values(route, options, conversion)
         progress.check()
         stage.commit()
-    conversion.inputs = digests
     return conversion
+
+
+def _pinned(route: Route) -> list[File]:
+    """The open files that tensors are read from, each once."""
+    found = {id(file): file for file in route.initial.pinned}
+    for tensor in route.initial:
+        found |= {id(file): file for file in files_of(tensor.source)}
+    return list(found.values())
+
+
+def _check_unchanged(pins: list[File]) -> None:
+    """The files that tensors were read from must still be what they were when their headers were read."""
+    for file in pins:
+        file.check_unchanged()
+
+
+def _digests(route: Route, pins: list[File], progress: Progress) -> Iterator[Digest]:
+    """The sha256 of each input file, taken through the descriptor that its tensors are read from, if there is one.
+
+    The path may lead to another file by now.
+    """
+    opened = {file.path: file for file in reversed(pins)}
+    for path in input_files(route):
+        yield sha256_file(opened.get(path) or File(path), progress.stop)
 
 
 def _check_space(route: Route, stage: Stage) -> None:
@@ -107,39 +141,20 @@ def _write(route: Route, options: ConvertOptions, stage: Stage, progress: Progre
             )
         paths.append(path)
     for companion in route.companions:
-        conversion.outputs += _copy(companion.path, companion.name, stage, options.verify)
-    for path in route.initial.files:
-        _unchanged(path, route)
+        conversion.outputs += _copy(companion.path, companion.name, stage, progress, options.verify)
     if options.verify:
         _reopen(route, paths, stage, conversion)
 
 
-def _copy(source: str, name: str, stage: Stage, verify: bool) -> list[Digest]:
+def _copy(source: str, name: str, stage: Stage, progress: Progress, verify: bool) -> list[Digest]:
     """Copy one companion and, when verifying, compare."""
     path = stage.path(name)
-    before = sha256_file(source) if verify else None
-    try:
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        shutil.copyfile(source, path)
-    except OSError as error:
-        raise failed(error, stage.final(name)) from error
-    if before is None:
-        return []
-    after = sha256_file(path)
-    if before.sha256 != after.sha256:
-        raise VerificationFailed(
-            "a copied file differs from its source", file=stage.final(name), expected=before.sha256, found=after.sha256
-        )
-    return [Digest(name, after.size, after.sha256)]
-
-
-def _unchanged(path: str, route: Route) -> None:
-    """The files that tensors were read from must still be what they were when their headers were read."""
-    for tensor in route.initial:
-        source = tensor.source
-        if isinstance(source, FileSpan) and source.file.path == path:
-            source.file.check_unchanged()
-            return
+    file = File(source)
+    shown = stage.final(name)
+    output = OutputFile(name, file.size, (Part(0, FileSpan(file, 0, file.size)),))
+    digest = place(output, path, progress, (lambda part: SameBytes(part, shown)) if verify else None, shown)
+    file.check_unchanged()
+    return [] if digest is None else [digest]
 
 
 def _reopen(route: Route, paths: list[str], stage: Stage, conversion: Conversion) -> None:
@@ -176,8 +191,6 @@ def _placed(route: Route, paths: list[str]) -> tuple[str, dict[str, Placed]]:
     target = route.target
     if target.reopen is not None:
         return "a reader of its own", dict(target.reopen(paths))
-    from .opening import read_file
-
     found: dict[str, Placed] = {}
     for path in paths:
         _, weights = read_file(path, target.name, ReadOptions(everything=True, keep_prefix=True))

@@ -8,12 +8,12 @@ weights are found.
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from .errors import Corrupt
-from .files import Bytes, File, Memory, Window
+from .files import Bytes, File, Memory, Window, file_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -76,6 +76,39 @@ def read_all(source: Source) -> bytes:
     buffer = bytearray(source.nbytes)
     source.read_into(0, memoryview(buffer))
     return bytes(buffer)
+
+
+class Forward:
+    """Reads a source forward in blocks of any size, while the source itself is read in blocks that suit it.
+
+    A view of a transposed matrix costs nearly as much for one row as for a hundred; plain bytes cost what they weigh.
+    """
+
+    def __init__(self, source: Source) -> None:
+        self.source = source
+        self._step = 0 if is_plain(source) else CHUNK
+        self._ahead, self._start = bytearray(), 0
+        self._buffer = bytearray()
+
+    def read(self, offset: int, n: int) -> bytearray:
+        """The ``n`` bytes at ``offset``, in a buffer that the next call fills anew."""
+        if len(self._buffer) != n:
+            self._buffer = bytearray(n)
+        out = memoryview(self._buffer)
+        if n >= self._step:
+            self.source.read_into(offset, out)
+            return self._buffer
+        done = 0
+        while done < n:
+            at = offset + done - self._start
+            if not 0 <= at < len(self._ahead):
+                self._start, at = offset + done, 0
+                self._ahead = bytearray(min(self._step, self.source.nbytes - self._start))
+                self.source.read_into(self._start, memoryview(self._ahead))
+            take = min(n - done, len(self._ahead) - at)
+            out[done : done + take] = memoryview(self._ahead)[at : at + take]
+            done += take
+        return self._buffer
 
 
 @dataclass(frozen=True, slots=True)
@@ -241,6 +274,25 @@ class Mapped:
 # Bytes of the base that a strided read may load at once, and how sparse a load may be.
 GATHER_LIMIT = 8 << 20
 GATHER_SMALL = 64 << 10
+
+
+def is_plain(source: Source) -> bool:
+    """Whether any few bytes of ``source`` are as cheap to have as they are few."""
+    while isinstance(source, Slice | Mapped):
+        source = source.base
+    return isinstance(source, FileSpan | Inline)
+
+
+def files_of(source: Source) -> Iterator[File]:
+    """The open files that the bytes of ``source`` come from."""
+    while isinstance(source, Slice | Mapped | Strided):
+        source = source.base
+    if isinstance(source, FileSpan):
+        yield source.file
+    elif isinstance(source, Read):
+        file = file_of(source.data)
+        if file is not None:
+            yield file
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,78 +9,36 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
+import hashlib
 import os
+import re
 import secrets
-import shutil
 import stat
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
+from . import filesystem
 from .errors import DestinationExists, OutputError, UsageError
+from .filesystem import failed, fsync, is_at, lock, remove, resolved, try_lock
 
 MARK = ".artifactkit-"  # .NAME.artifactkit-new-3f9a12bc.tmp: new is staged work, old is what --force is replacing
 NEW, OLD = "new", "old"
-RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2  # linux/fs.h
+LEFTOVER = re.compile(r"\.artifactkit-(new|old)-[0-9a-f]{8}\.tmp")
+NAME_MAX = 255  # limits.h; what the mark adds must fit too
 
 
-def failed(error: OSError, path: str) -> OutputError:
-    """The OutputError for an OSError of the destination."""
-    hint = {
-        errno.ENOSPC: "free some space, or write to another file system",
-        errno.EDQUOT: "the disk quota is used up",
-        errno.EACCES: "you may not write there",
-        errno.EPERM: "you may not write there",
-        errno.EROFS: "the file system is read-only",
-        errno.ENAMETOOLONG: "choose a shorter name",
-        errno.EFBIG: "the file system, or a limit (ulimit -f), does not allow a file of this size",
-    }.get(error.errno or 0)
-    return OutputError(f"cannot write: {error.strerror or error}", file=path, hint=hint)
+def _stem(name: str) -> str:
+    """How staged names begin. A name too long to carry the mark is cut, and told from others by its digest."""
+    raw = os.fsencode(name)
+    room = NAME_MAX - len(f".{MARK}{NEW}-01234567.tmp")
+    if len(raw) > room:
+        raw = raw[: room - 9] + b"-" + hashlib.sha256(raw).hexdigest()[:8].encode("ascii")
+    return "." + os.fsdecode(raw)
 
 
-def _rename2(old: str, new: str, flags: int) -> bool:
-    """``renameat2``; False where the system or the file system does not have it. OSError passes through."""
-    import ctypes
-
-    libc = ctypes.CDLL(None, use_errno=True)
-    call = getattr(libc, "renameat2", None)
-    if call is None:
-        return False
-    if call(-100, os.fsencode(old), -100, os.fsencode(new), flags) == 0:  # -100: AT_FDCWD
-        return True
-    code = ctypes.get_errno()
-    if code in (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP):
-        return False
-    raise OSError(code, os.strerror(code), new)
-
-
-def _fsync_folder(path: str) -> None:
-    fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
-    try:
-        os.fsync(fd)
-    finally:
-        os.close(fd)
-
-
-def _lock(path: str) -> int | None:
-    """A descriptor that holds the exclusive lock of ``path`` (file or folder), or None if another process has it."""
-    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NOFOLLOW | os.O_NONBLOCK)
-    try:
-        fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        os.close(fd)
-        return None
-    return fd
-
-
-def _remove(path: str) -> None:
-    """Remove a file or folder of ours; links are removed, never followed."""
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path, ignore_errors=True)
-    else:
-        with contextlib.suppress(OSError):
-            os.unlink(path)
+def _anything(name: str) -> bool:
+    return True
 
 
 class Stage:
@@ -88,16 +46,25 @@ class Stage:
 
     ``with Stage(...) as stage``: write to ``stage.path(name)``, then ``stage.commit()``. Left without commit, for
     whatever reason, it removes what it made. Raises DestinationExists, UsageError or OutputError, all before anything
-    is written.
+    is written. ``familiar`` says of a file's name whether ``force`` may replace a folder that holds such a file.
     """
 
-    def __init__(self, destination: str, *, folder: bool, force: bool, inputs: Iterable[str] = ()) -> None:
-        self.destination = os.path.abspath(destination)
-        self.parent, self.name = os.path.split(self.destination)
+    def __init__(
+        self,
+        destination: str,
+        *,
+        folder: bool,
+        force: bool,
+        inputs: Iterable[str] = (),
+        familiar: Callable[[str], bool] = _anything,
+    ) -> None:
         self.given = destination
+        self.parent, self.name = resolved(destination)
+        self.destination = os.path.join(self.parent, self.name)
         self.folder = folder
         self.force = force
         self.made: str | None = None
+        self._familiar = familiar
         self._lock_fd: int | None = None
         self._check(list(inputs))
 
@@ -130,36 +97,39 @@ class Stage:
             self._check_replaceable()
         elif stat.S_ISREG(there.st_mode) or stat.S_ISLNK(there.st_mode):
             if self.folder:
+                kind = "link" if stat.S_ISLNK(there.st_mode) else "file"
                 raise UsageError(
-                    "the destination is a file, the output a folder", file=self.given, hint="give another name"
+                    f"the destination is a {kind}, the output a folder", file=self.given, hint="give another name"
                 )
         else:
             raise UsageError("the destination is no regular file", file=self.given, hint="give another name")
 
     def _check_inputs(self, inputs: list[str]) -> None:
         """Refuse to write over, around or (for folders) into what is being read."""
-        target = os.path.realpath(self.destination)
         for path in inputs:
-            real = os.path.realpath(path)
             with contextlib.suppress(OSError):
                 if os.path.samefile(path, self.destination):
                     raise UsageError("the destination is the source itself", file=self.given, hint="give another name")
-            if real.startswith(target + os.sep):
+            real = os.path.realpath(path)
+            if any(p.startswith(self.destination + os.sep) for p in (real, os.path.join(*resolved(path)))):
                 raise UsageError("the source lies inside the destination", file=self.given, hint="give another name")
-            if self.folder and os.path.isdir(real) and target.startswith(real + os.sep):
+            if self.folder and os.path.isdir(real) and self.destination.startswith(real + os.sep):
                 raise UsageError(
                     "the destination lies inside the source", file=self.given, hint="give a folder beside it"
                 )
 
     def _check_replaceable(self) -> None:
-        """``--force`` replaces a folder of files, never a tree: a mistyped name must not cost a home folder."""
-        with os.scandir(self.destination) as entries:
-            strange = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False) or e.name.startswith(".git"))
+        """``--force`` replaces a folder of model files, never anything else: a mistyped name must not cost a home."""
+        try:
+            with os.scandir(self.destination) as entries:
+                strange = sorted(e.name for e in entries if e.is_dir(follow_symlinks=False) or not self._ours(e.name))
+        except OSError as error:
+            raise failed(error, self.given) from error
         if strange:
             raise UsageError(
-                "--force replaces a folder of model files only; this one holds other folders",
+                "--force replaces a folder of model files only; this one holds other things",
                 file=self.given,
-                found=", ".join(strange[:5]),
+                found=", ".join(strange[:5]) + (f" and {len(strange) - 5} more" if len(strange) > 5 else ""),
                 hint="remove it yourself, or give another name",
             )
         if os.path.samefile(self.destination, os.getcwd()) or os.path.ismount(self.destination):
@@ -169,127 +139,209 @@ class Stage:
                 hint="give another name",
             )
 
+    def _ours(self, name: str) -> bool:
+        """Whether a file in the folder to be replaced may go: a model's, or the leftover of a killed run."""
+        if LEFTOVER.search(name) is None:
+            return self._familiar(name)
+        try:
+            fd = lock(os.path.join(self.destination, name))
+        except OSError:
+            return False
+        if fd is None:
+            return False
+        os.close(fd)
+        return True
+
     def _recover(self) -> None:
         """Clean up after a killed run for the same destination: put back what it moved aside, remove what it staged."""
-        prefix = f".{self.name}{MARK}"
+        stem = _stem(self.name)
         try:
-            names = sorted(n for n in os.listdir(self.parent) if n.startswith(prefix) and n.endswith(".tmp"))
+            names = sorted(os.listdir(self.parent))
+        except PermissionError:
+            return  # a folder that may be written to but not looked into
         except OSError as error:
-            raise failed(error, self.parent) from error
+            raise failed(error, self.given) from error
         for name in names:
+            kind = LEFTOVER.fullmatch(name[len(stem) :]) if name.startswith(stem) else None
+            if kind is None:
+                continue
             path = os.path.join(self.parent, name)
             try:
-                fd = _lock(path)
+                fd = lock(path)
             except OSError:
                 continue
             if fd is None:
                 continue  # another process is at work on it
             try:
-                if name.startswith(prefix + OLD) and not os.path.lexists(self.destination):
+                if not is_at(fd, path):
+                    continue  # it was cleaned up or put back while we looked
+                if kind[1] == OLD and not os.path.lexists(self.destination):
                     os.rename(path, self.destination)
                 else:
-                    _remove(path)
+                    remove(path)
+            except OSError as error:
+                raise failed(error, self.given) from error
             finally:
                 os.close(fd)
 
     # -- the work
 
     def __enter__(self) -> Self:
-        made = os.path.join(self.parent, f".{self.name}{MARK}{NEW}-{secrets.token_hex(4)}.tmp")
         try:
-            if self.folder:
-                os.mkdir(made, 0o777)
-                self.made = made
-            else:
-                os.close(os.open(made, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666))
-                self.made = made
-            self._lock_fd = _lock(made)
+            while not self._make():
+                pass
         except OSError as error:
             self._abandon()
             raise failed(error, self.given) from error
+        except BaseException:  # interrupted: __exit__ will not be called
+            self._abandon()
+            raise
         return self
+
+    def _make(self) -> bool:
+        """Make and lock the staged file or folder; False when it must be tried again under another name.
+
+        Between the making and the locking, another run that cleans up may take it for a leftover and remove it.
+        """
+        path = os.path.join(self.parent, f"{_stem(self.name)}{MARK}{NEW}-{secrets.token_hex(4)}.tmp")
+        self.made = path
+        try:
+            if self.folder:
+                os.mkdir(path, 0o777)
+                fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+            else:
+                fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        except FileExistsError:
+            self.made = None  # somebody else's
+            return False
+        self._lock_fd = fd
+        if try_lock(fd) and is_at(fd, path):
+            return True
+        self._abandon()
+        return False
 
     def path(self, name: str = "") -> str:
         """Where to write the output file ``name`` (relative, of a folder) or the output itself."""
         assert self.made is not None
-        return os.path.join(self.made, name) if self.folder else self.made
+        if not self.folder:
+            return self.made
+        path = os.path.join(self.made, name)
+        try:
+            os.makedirs(os.path.dirname(path), exist_ok=True)
+        except OSError as error:
+            raise failed(error, self.final(name)) from error
+        return path
 
     def final(self, name: str = "") -> str:
         """Where that file will be."""
         return os.path.join(self.given, name) if self.folder else self.given
 
     def commit(self) -> None:
-        """Make it durable and give it its name. OutputError on failure, and then nothing is changed."""
+        """Make it durable and give it its name. OutputError on failure, and then nothing is changed.
+
+        Interrupted or killed at any moment, the destination is what it was, or wholly what is to be; folders under
+        ``force`` are the exception where the system cannot exchange two names: there the old one may be left under
+        its ``old`` name, and the next run for this destination puts it back.
+        """
         assert self.made is not None
         try:
             self._sync()
-            if self.force and os.path.lexists(self.destination):
-                self._replace()
-            else:
-                self._claim()
-            self.made = None
-            _fsync_folder(self.parent)
+            while not self._take_name():
+                pass
+            fsync(self.parent)
         except FileExistsError as error:
-            raise DestinationExists(
-                "the destination appeared while the work was going on",
-                file=self.given,
-                hint="give --force to replace it, or another name",
-            ) from error
+            raise self._appeared() from error
         except OSError as error:
+            if error.errno in (errno.ENOTEMPTY, errno.ENOTDIR):  # what rename says instead, of folders
+                raise self._appeared() from error
             raise failed(error, self.given) from error
+        self._abandon()  # what was replaced bears the staged name now
+
+    def _appeared(self) -> DestinationExists:
+        return DestinationExists(
+            "the destination appeared while the work was going on",
+            file=self.given,
+            hint="give --force to replace it, or another name",
+        )
 
     def _sync(self) -> None:
         assert self.made is not None
-        paths = [self.made]
-        if self.folder:
-            paths = [os.path.join(root, n) for root, _, names in os.walk(self.made) for n in sorted(names)]
-        for path in paths:
-            fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
-            try:
-                os.fsync(fd)
-            finally:
-                os.close(fd)
-        if self.folder:
-            _fsync_folder(self.made)
+        if not self.folder:
+            fsync(self.made)
+            return
+        for root, _, names in os.walk(self.made, topdown=False):
+            for name in sorted(names):
+                fsync(os.path.join(root, name))
+            fsync(root)
+
+    def _take_name(self) -> bool:
+        """Rename; False when the destination came or went at that very moment, to be tried again."""
+        if not self.force:
+            self._claim()
+            return True
+        try:
+            if os.path.lexists(self.destination):
+                self._replace()
+            else:
+                self._claim()
+        except (FileExistsError, FileNotFoundError):
+            if self.made is None or not os.path.lexists(self.made):
+                raise
+            return False
+        return True
 
     def _claim(self) -> None:
         """Take the final name without replacing anything that appeared meanwhile."""
         assert self.made is not None
-        if _rename2(self.made, self.destination, RENAME_NOREPLACE):
+        if filesystem.rename2(self.made, self.destination, filesystem.RENAME_NOREPLACE):
             return
         if self.folder:
-            os.mkdir(self.destination)  # the claim: fails if somebody was first; rename replaces an empty folder
-            os.rename(self.made, self.destination)
-        else:
+            os.rename(self.made, self.destination)  # replaces nothing but an empty folder
+            return
+        try:
             os.link(self.made, self.destination)
-            os.unlink(self.made)
+        except OSError as error:
+            if error.errno not in filesystem.NOT_HERE:
+                raise
+            # A file system with neither call (FAT): look, then rename.
+            if os.path.lexists(self.destination):
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.destination) from error
+            os.rename(self.made, self.destination)
+            return
+        os.unlink(self.made)
 
     def _replace(self) -> None:
+        """Put the new in the place of the old, which then bears the staged name."""
         assert self.made is not None
         if not self.folder:
             os.replace(self.made, self.destination)
-            return
-        if os.path.islink(self.destination):
-            raise OutputError(
-                "the destination is a link to a folder", file=self.given, hint="remove the link, or give another name"
-            )
+        elif not filesystem.rename2(self.made, self.destination, filesystem.RENAME_EXCHANGE):
+            self._move_aside()
+
+    def _move_aside(self) -> None:
+        """The old folder away, the new one in its place: two steps, and what undoes the first if there is no second."""
+        assert self.made is not None
         old = self.made.replace(f"{MARK}{NEW}-", f"{MARK}{OLD}-")
-        if _rename2(self.made, self.destination, RENAME_EXCHANGE):
-            os.rename(self.made, old)
-        else:
+        held = lock(self.destination)  # no other run shall take it for a leftover meanwhile
+        if held is None:
+            raise OutputError(
+                "another process is at work on the destination", file=self.given, hint="wait for it, or stop it"
+            )
+        try:
             os.rename(self.destination, old)
-            try:
-                os.rename(self.made, self.destination)
-            except OSError:
-                os.rename(old, self.destination)
-                raise
-        _fsync_folder(self.parent)
-        _remove(old)
+            os.rename(self.made, self.destination)
+            os.rename(old, self.made)
+        except BaseException:
+            if os.path.lexists(old):
+                os.rename(old, self.made if os.path.lexists(self.destination) else self.destination)
+            raise
+        finally:
+            os.close(held)
 
     def _abandon(self) -> None:
-        made, self.made = self.made, None
-        if made is not None:
-            _remove(made)
+        if self.made is not None:
+            remove(self.made)
+            self.made = None
         if self._lock_fd is not None:
             os.close(self._lock_fd)
             self._lock_fd = None

@@ -233,8 +233,8 @@ class Inflated:
         self, packed: Bytes, codec: Codec, size: int, spool: Spool, crc: int | None = None, member: str | None = None
     ) -> None:
         self.size = size
-        self.label = label(packed)
-        self._packed, self._codec, self._member, self._spool, self._want_crc = packed, codec, member, spool, crc
+        self.label, self.packed = label(packed), packed
+        self._codec, self._member, self._spool, self._want_crc = codec, member, spool, crc
         self._stream: Stream | None = None
         self._position = self._crc = self._rewinds = 0
         self._spooled: int | None = None  # where in the spool our bytes begin
@@ -244,7 +244,7 @@ class Inflated:
         return Corrupt(what, file=self.label, member=self._member, expected=expected, found=found)
 
     def _restart(self) -> None:
-        self._stream = Stream(self._packed, self._codec, self._member)
+        self._stream = Stream(self.packed, self._codec, self._member)
         self._position = self._crc = 0
 
     def _advance(self, n: int) -> bytes:

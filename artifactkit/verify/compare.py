@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Literal
 from ..artifact import TensorView, Weights
 from ..dtypes import DType
 from ..report import Check, Report
-from ..source import Source
+from ..source import Forward, Source
 from .bounds import GRIDS, as_array, first_outside
 
 if TYPE_CHECKING:
@@ -40,34 +40,32 @@ class Difference:
 
 
 def first_difference(a: Source, b: Source, advance: Advance = _nothing) -> int:
-    """Offset of the first byte that differs between two sources of one size, or -1. Memory: two blocks."""
-    left, right = bytearray(min(BLOCK, a.nbytes)), bytearray(min(BLOCK, a.nbytes))
+    """Offset of the first byte that differs between two sources of one size, or -1. Memory: a few blocks."""
+    left, right = Forward(a), Forward(b)
     for at in range(0, a.nbytes, BLOCK):
         size = min(BLOCK, a.nbytes - at)
-        if size != len(left):
-            left, right = bytearray(size), bytearray(size)
-        a.read_into(at, memoryview(left))
-        b.read_into(at, memoryview(right))
+        mine, other = left.read(at, size), right.read(at, size)
         advance(size)
-        if left != right:
-            return at + next(i for i in range(size) if left[i] != right[i])
+        if mine != other:
+            return at + next(i for i in range(size) if mine[i] != other[i])
     return -1
 
 
-def _element_blocks(a: TensorView, b: TensorView) -> Iterator[tuple[int, memoryview, memoryview]]:
-    """(first element, bytes of a, bytes of b) in blocks of elements. Types of whole bytes."""
+def _element_blocks(a: TensorView, b: TensorView) -> Iterator[tuple[int, bytearray, bytearray]]:
+    """(first element, bytes of a, bytes of b) in blocks of elements, good until the next. Types of whole bytes."""
     step = max(1, BLOCK // max(a.dtype.itemsize, b.dtype.itemsize))
+    left, right = Forward(a.source), Forward(b.source)
     for first in range(0, a.numel, step):
         count = min(step, a.numel - first)
-        left = memoryview(bytearray(count * a.dtype.itemsize))
-        right = memoryview(bytearray(count * b.dtype.itemsize))
-        a.source.read_into(first * a.dtype.itemsize, left)
-        b.source.read_into(first * b.dtype.itemsize, right)
-        yield first, left, right
+        yield (
+            first,
+            left.read(first * a.dtype.itemsize, count * a.dtype.itemsize),
+            right.read(first * b.dtype.itemsize, count * b.dtype.itemsize),
+        )
 
 
 def first_unrounded(a: TensorView, b: TensorView, advance: Advance = _nothing) -> tuple[int, float, float] | None:
-    """The first element of ``b`` that is not the same element of ``a`` rounded to ``b``'s float type, with both values."""
+    """The first element of ``b`` that is not that of ``a`` rounded to the float type of ``b``; with both values."""
     for first, left, right in _element_blocks(a, b):
         xs, ys = as_array(left, a.dtype), as_array(right, b.dtype)
         bad = first_outside(xs, a.dtype, ys, b.dtype)
