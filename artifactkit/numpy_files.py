@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from typing import IO
+
 from . import dtypes
 from .containers.npy import NpyHeader, parse_descr, read_header
-from .errors import Corrupt, Truncated
+from .errors import Corrupt, Truncated, VerificationFailed
 from .files import Bytes, label
 from .pickles import Payload
 from .tensor_names import ArrayValue, NumpyType, parse_dtype
@@ -68,3 +70,24 @@ def _objects(loader: Loader, data: Bytes, header: NpyHeader, member: str | None)
             )  # fmt: skip
         value.shape = header.shape
     return value
+
+
+def numpy_places(path: str, raw: IO[bytes]) -> tuple[int, int, str, tuple[int, ...]]:
+    """(offset, bytes, dtype, shape) of the array whose .npy begins where ``raw`` stands, as NumPy parses the header.
+
+    For checking what was written: no code of ours is in it. VerificationFailed when the array is none of ours.
+    """
+    from numpy.lib import format as npy
+
+    try:
+        version = npy.read_magic(raw)
+        shape, fortran, dtype = (npy.read_array_header_1_0 if version == (1, 0) else npy.read_array_header_2_0)(raw)
+    except ValueError as error:
+        raise VerificationFailed("numpy refuses the array", file=path, found=str(error)) from error
+    name = next((d.name for d in dtypes.ALL if d.numpy == dtype.name and dtype.isnative), None)
+    if name is None or fortran:
+        raise VerificationFailed("the array is not of our types, in C order", file=path, found=dtype.str)
+    nbytes = int(dtype.itemsize)
+    for size in shape:
+        nbytes *= int(size)
+    return raw.tell(), nbytes, name, tuple(int(size) for size in shape)

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .. import npwrite
 from ..artifact import Weights
 from ..checkpoint import collect
-from ..numpy_files import read_array
+from ..numpy_files import numpy_places, read_array
 from ..torch_files import Loader
-from ..types import Format, Head, ReadOptions
+from ..types import Format, Head, Placed, ReadOptions
 
 
 def sniff(head: Head) -> bool:
@@ -27,6 +28,12 @@ def read(head: Head, options: ReadOptions) -> Weights:
     return weights
 
 
+def reopen(files: list[str]) -> dict[str, Placed]:
+    """Where NumPy's own header parser finds the array. A .npy file has no names: the key is empty."""
+    with open(files[0], "rb") as raw:
+        return {"": Placed(files[0], *numpy_places(files[0], raw))}
+
+
 FORMAT = Format(
     name="npy",
     kind="weights",
@@ -34,4 +41,8 @@ FORMAT = Format(
     suffixes=(".npy",),
     sniff=sniff,
     read=read,
+    write=npwrite.write_npy,
+    dtypes=npwrite.DTYPES,
+    keeps_metadata=False,
+    reopen=reopen,
 )

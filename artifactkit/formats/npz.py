@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from .. import npwrite
 from ..artifact import Weights
 from ..checkpoint import collect
 from ..containers.zip_records import DEFLATED
-from ..errors import Corrupt
-from ..numpy_files import read_array
+from ..errors import Corrupt, VerificationFailed
+from ..numpy_files import numpy_places, read_array
 from ..torch_files import Loader
-from ..types import Format, Head, ReadOptions
+from ..types import Format, Head, Placed, ReadOptions
 
 
 def sniff(head: Head) -> bool:
@@ -44,6 +45,23 @@ def read(head: Head, options: ReadOptions) -> Weights:
     return weights
 
 
+def reopen(files: list[str]) -> dict[str, Placed]:
+    """Where ``zipfile`` and NumPy's own header parser find each array; CRC-32s are checked on the way."""
+    import zipfile
+
+    found: dict[str, Placed] = {}
+    with zipfile.ZipFile(files[0]) as archive, open(files[0], "rb") as raw:
+        for info in archive.infolist():
+            raw.seek(info.header_offset + 26)
+            skip = int.from_bytes(raw.read(2), "little") + int.from_bytes(raw.read(2), "little")
+            raw.seek(info.header_offset + 30 + skip)
+            found[info.filename.removesuffix(".npy")] = Placed(files[0], *numpy_places(files[0], raw))
+        bad = archive.testzip()
+    if bad is not None:
+        raise VerificationFailed("a member's CRC-32 is wrong", file=files[0], tensor=bad.removesuffix(".npy"))
+    return found
+
+
 FORMAT = Format(
     name="npz",
     kind="weights",
@@ -51,4 +69,8 @@ FORMAT = Format(
     suffixes=(".npz",),
     sniff=sniff,
     read=read,
+    write=npwrite.write_npz,
+    dtypes=npwrite.DTYPES,
+    keeps_metadata=False,
+    reopen=reopen,
 )
