@@ -15,6 +15,8 @@ DISPATCH: list[Action | None] = [None] * 256  # STOP is the machine's own
 _CODES = {name: code for code, (name, _) in OPCODES.items()}
 NUMBER_LINE = 64 << 10  # bytes of a line that holds one number
 
+NO_FRAME = 1 << 63  # the end of a frame when there is none
+
 
 def register(name: str, action: Action) -> None:
     """Let ``action`` interpret the opcode ``name``."""

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from ..errors import ArtifactkitError
 from ..files import Bytes
 from . import ops_control, ops_data  # noqa: F401  they fill DISPATCH
-from .dispatch import DISPATCH
+from .dispatch import DISPATCH, NO_FRAME
 from .opcodes import OPCODES, STOP
 from .stream import Stream
 from .values import (
@@ -50,7 +50,6 @@ ANOMALIES: dict[str, str] = {
     "store-on-global": "items are put into something that the file only names (sys.path, os.environ)",
 }
 
-NO_FRAME = 1 << 63
 MAX_ANOMALIES = 1000  # kept on the machine; all go to the observer
 HASH_SELF = (1 << 61) - 1  # ints below this modulus hash to themselves, so they cannot be made to collide
 FREE_COLLISIONS = 1000
@@ -124,6 +123,7 @@ class Machine(Stream):
             return self.stack.pop()
         except ArtifactkitError as error:
             self.locate(error)
+            self.end_frame()
             raise
         finally:
             self.memo, self.stack = {}, []
@@ -157,9 +157,13 @@ class Machine(Stream):
                 raise self.corrupt("there is no such opcode")
             action(self)
             if self._base + self._pos >= self.frame_end:
-                if self._base + self._pos > self.frame_end:
-                    self.anomaly("frame-straddled", f"the frame ends at {self.frame_end}")
-                self.frame_end = NO_FRAME
+                self.end_frame()
+
+    def end_frame(self) -> None:
+        # Reading from a file, the C unpickler loses the rest of the frame here, and goes on with other names.
+        if self.position > self.frame_end:
+            self.anomaly("frame-straddled", f"the frame ends at {self.frame_end}")
+        self.frame_end = NO_FRAME
 
     def _no_stop(self) -> ArtifactkitError:
         error = self.truncated(1)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from . import text
-from .dispatch import NUMBER_LINE, opcode, register, shown
+from .dispatch import NO_FRAME, NUMBER_LINE, opcode, register, shown
 from .opcodes import HIGHEST_PROTOCOL
 from .values import EightBit, Inert, Payload, Via
 
@@ -233,8 +233,10 @@ def _proto(m: Machine) -> None:
 @opcode("FRAME")
 def _frame(m: Machine) -> None:
     length = m.take_uint(8)
-    if m.position < m.frame_end < 1 << 63:
+    if m.position < m.frame_end < NO_FRAME:
         m.anomaly("frame-overlap", f"the frame before it ends at {m.frame_end}")
+    else:
+        m.end_frame()
     if length > m.left:
         m.anomaly("frame-too-long", f"{length} bytes, {m.left} are left")
         raise m.truncated(length)

@@ -162,7 +162,8 @@ def _next_buffer(m: Machine) -> None:
 @opcode("READONLY_BUFFER")
 def _readonly_buffer(m: Machine) -> None:
     top = m.pop()
-    if not isinstance(top, bytes | bytearray | Payload) or (isinstance(top, Payload) and top.kind == "str"):
+    text = isinstance(top, EightBit) or (isinstance(top, Payload) and top.kind in ("str", "string"))
+    if text or not isinstance(top, bytes | bytearray | Payload):
         raise m.corrupt("a value of this type is no buffer", found=type(top).__name__)
     m.stack.append(top)
 
@@ -248,14 +249,23 @@ def _set_items(m: Machine, target: object, items: list[object]) -> None:
     elif m.foreign(target, items):
         if isinstance(target, Inert):
             target.update(list(zip(items[::2], items[1::2], strict=True)), m)
-    elif isinstance(target, list):
+    elif isinstance(target, list | bytearray):
         for i in range(0, len(items), 2):
-            key = items[i]
+            key, value = items[i], items[i + 1]
             if not isinstance(key, int) or not -len(target) <= key < len(target):
-                raise m.corrupt("no such index of a list")
-            target[key] = items[i + 1]
+                raise m.corrupt("there is no such index")
+            if isinstance(target, list):
+                target[key] = value
+            else:
+                target[key] = _byte(m, value)
     else:
         raise m.corrupt("items are set in a value that holds none", found=type(target).__name__)
+
+
+def _byte(m: Machine, value: object) -> int:
+    if not isinstance(value, int) or not 0 <= value <= 255:
+        raise m.corrupt("a bytearray holds bytes only")
+    return value
 
 
 def _append_items(m: Machine, target: object, items: list[object]) -> None:
@@ -266,10 +276,7 @@ def _append_items(m: Machine, target: object, items: list[object]) -> None:
         if isinstance(target, Inert):
             target.extend(items, m)
     elif isinstance(target, bytearray):
-        for item in items:
-            if not isinstance(item, int) or not 0 <= item <= 255:
-                raise m.corrupt("a bytearray holds bytes only")
-            target.append(item)
+        target.extend([_byte(m, item) for item in items])
     else:
         raise m.corrupt("items are appended to a value that is no list", found=type(target).__name__)
 
