@@ -19,6 +19,7 @@ command, and ``out.progress(...)`` for a bar. Nothing heavier than typer is impo
 # name: what it does, in one line. In the order of ``artifactkit --help``.
 COMMANDS: dict[str, str] = {
     "inspect": "Show what an artifact is, what it holds and what in it can execute",
+    "scan": "Find out whether files, folders or repositories can execute code",
     "convert": "Convert an artifact into another format, and check what was written",
     "verify": "Check an artifact against the source it was made from",
     "diff": "Compare two artifacts, tensor by tensor",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import time
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TextIO
 
@@ -119,9 +119,11 @@ class Out:
         self._document(ok, [], keys)
 
     def _document(self, ok: bool, errors: Sequence[ArtifactkitError], keys: dict[str, object]) -> None:
-        if not self.json or self._documented:
-            return
-        self._documented = True
+        if self.json and not self._documented:
+            self.whole(self.document_text(ok, errors, keys))
+
+    def document_text(self, ok: bool, errors: Sequence[ArtifactkitError], keys: Mapping[str, object]) -> str:
+        """The document of ``--json`` as text, for a command that writes it to a file."""
         import json
 
         head: dict[str, object] = {
@@ -130,7 +132,12 @@ class Out:
             "ok": ok,
             "errors": [error.to_json() for error in errors],
         }
-        self._write(sys.stdout, [json.dumps(head | self._kept | keys, indent=2, ensure_ascii=True, allow_nan=False)])
+        return json.dumps(head | self._kept | dict(keys), indent=2, ensure_ascii=True, allow_nan=False)
+
+    def whole(self, *lines: str) -> None:
+        """Lines to stdout that are the whole answer, in whatever form was asked for; no document follows them."""
+        self._documented = True
+        self._write(sys.stdout, lines)
 
     def error(self, error: ArtifactkitError) -> None:
         """Render one error: ``error:`` and its lines to stderr, and with ``--json`` the document too."""

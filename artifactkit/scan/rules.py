@@ -31,7 +31,23 @@ CONTENT_ABSENT = Rule(
     "Git LFS and DVC keep a few lines of text in the place of the content",
     "fetch the content (git lfs pull, dvc pull) and scan again",
 )
-RULES = (UNREADABLE, LIMIT, CONTENT_ABSENT)
+SCANNER_FAULT = Rule(
+    "scanner-fault",
+    "unreadable",
+    "a fault of the scanner itself",
+    "a file that ends the scanner early could hide what comes after",
+    "report it together with the file; treat the file as unsafe until then",
+)
+POLICY_CHANGED = Rule(
+    "policy-changed",
+    "suspicious",
+    "the policy allows more than it does at the revision given by --policy-ref",
+    "a change that brings a file could bring the permission for it too; unreviewed, the permission does not count",
+    "have the entry of the policy reviewed and merged first, and the file after it",
+)
+# No file leads to these: they are about the scanner, and about the policy it was given.
+NOT_OF_FILES = (SCANNER_FAULT, POLICY_CHANGED)
+RULES = (UNREADABLE, LIMIT, CONTENT_ABSENT, *NOT_OF_FILES)
 
 
 def all_rules() -> dict[str, Rule]:
