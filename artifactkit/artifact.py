@@ -48,10 +48,10 @@ class TensorView:
         return self.origins or (self.name,)
 
     def renamed(self, name: str, why: str) -> TensorView:
-        """The same tensor under another name, with the step recorded."""
+        """The same tensor under another name, with the step and its reason recorded."""
         if name == self.name:
             return self
-        step = Step("renamed", f"{self.name} -> {name} ({why})")
+        step = Step("renamed", why)
         return replace(self, name=name, origins=self.came_from(), steps=(*self.steps, step))
 
     def same_bytes(self, other: TensorView) -> bool:

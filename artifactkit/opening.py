@@ -8,13 +8,14 @@ from __future__ import annotations
 
 import os
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from . import known, registry
+from . import known, registry, sharded
 from .artifact import Companion, CompanionRole, Weights
-from .errors import ArtifactkitError, RouteRefused, Unreadable, UsageError
-from .types import Format, ReadOptions
+from .errors import ArtifactkitError, Corrupt, RouteRefused, Unreadable, UsageError
+from .sharded import INDEX_SUFFIX
+from .types import Format, Head, ReadOptions
 
 # In this order; the first that is there is taken.
 MAIN_FILES = (
@@ -23,7 +24,6 @@ MAIN_FILES = (
     "pytorch_model.bin",
     "pytorch_model.bin.index.json",
 )
-INDEX_SUFFIX = ".index.json"
 WEIGHT_SUFFIXES = (
     ".safetensors",
     ".bin",
@@ -92,7 +92,9 @@ def open_source(src: str, given_format: str | None = None, options: ReadOptions 
 
 
 def read_file(path: str, given_format: str | None, options: ReadOptions) -> tuple[Format, Weights]:
-    """Read the headers of one file; errors name it."""
+    """Read the headers of one file, or of all shards of an index; errors name it."""
+    if path.endswith(INDEX_SUFFIX) and sharded.is_index(Head(path)):
+        return _read_index(path, given_format, options)
     fmt, head = registry.sniff(path, given_format)
     if fmt.read is None:
         raise RouteRefused(f"`{fmt.name}` is recognised but not read", file=path)
@@ -102,6 +104,23 @@ def read_file(path: str, given_format: str | None, options: ReadOptions) -> tupl
         raise error.located(file=path) from error.__cause__
     weights.pinned = (head.file,)
     return fmt, weights
+
+
+def _read_index(path: str, given_format: str | None, options: ReadOptions) -> tuple[Format, Weights]:
+    """Join the shards that an index names. Each is of the format that the first is of."""
+    head = Head(path)
+    index = sharded.read_index(head.file)
+    if not index.weight_map:
+        raise Corrupt("the index names no tensor", file=path)
+    first = sharded.shard_path(os.path.dirname(path), min(index.weight_map.values()), path)
+    if not os.path.exists(first):
+        sharded.join(head, lambda shard: Weights({}, ""))  # raises: says which shards are missing
+    fmt, _ = registry.sniff(first, given_format)
+    if fmt.sniff(head) and fmt.read is not None:
+        return fmt, fmt.read(head, options)  # a format with an index of its own
+    # The index names tensors as the shards store them, so prefixes stay.
+    stored = replace(options, keep_prefix=True)
+    return fmt, sharded.join(head, lambda shard: read_file(shard, fmt.name, stored)[1])
 
 
 def _absent(src: str) -> ArtifactkitError:

@@ -110,7 +110,7 @@ def kinds_refusal(source: str, held: Kind, target: str, wanted: Kind, flag: str 
             hint="go back to the model that it was built from",
         )
     if held == "weights" and wanted == "graph":
-        hint = flag or "give --model-class, or a folder whose config.json names an architecture"
+        hint = flag or "this version builds no graphs: export it from the model's own code"
         return RouteRefused(f"`{source}` holds {KIND_TEXT[held]}; `{target}` needs the model's code", hint=hint)
     if wanted == "plan" and held == "weights":
         return RouteRefused(
@@ -175,8 +175,9 @@ def plan(src: str, destination: str, options: ConvertOptions) -> Route:
     steps = [RouteStep("read", _read_text(opened))]
     losses = list(initial.losses)
     weights = initial
-    for step, weights in chosen(initial, options):
+    for step, after in chosen(initial, options):
         steps.append(step)
+        weights = after
     stats = cast_pass.CastStats()
     if options.dtype is not None:
         before = weights

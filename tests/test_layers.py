@@ -24,8 +24,8 @@ LEVELS: list[tuple[str, list[list[str]]]] = [
         "L2",
         [
             [
-                "types", "filesystem", "staging", "placing", "patterns", "floats", "casting", "npwrite",
-                "tensor_names", "torch_files", "torch_script", "numpy_files", "checkpoint_walk", "checkpoint",
+                "types", "filesystem", "staging", "placing", "patterns", "sharded", "floats", "casting", "npwrite",
+                "tensor_names", "torch_files", "torch_script", "numpy_files", "checkpoint_walk", "checkpoint", "sharded",
             ]
         ],
     ),

@@ -19,6 +19,8 @@ from . import options as o
 from .render import count, duration, out, size, table
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from ..placing import Progress
     from ..report import Entry, Loss
     from ..route import ConvertOptions, Route
@@ -119,16 +121,15 @@ def _convert(route: Route, options: ConvertOptions, show_ledger: bool) -> int:
     return 0
 
 
-def _drawn(progress: Progress, advance: object) -> object:
+def _drawn(progress: Progress, advance: Callable[..., None]) -> Callable[[Progress], None]:
     """Turn the counter of placed bytes into steps for the bar."""
-    state = {"bytes": 0, "tensor": ""}
+    nbytes, tensor = progress.done, progress.tensor
 
     def changed(now: Progress) -> None:
-        tensors = 0
-        if now.tensor != state["tensor"]:
-            state["tensor"], tensors = now.tensor, 1
-        step, state["bytes"] = now.done - int(state["bytes"]), now.done
-        advance(step, tensors)  # type: ignore[operator]
+        nonlocal nbytes, tensor
+        step, another = now.done - nbytes, now.tensor != tensor
+        nbytes, tensor = now.done, now.tensor
+        advance(step, int(another))
 
     return changed
 
@@ -171,31 +172,31 @@ def _forecast(route: Route, options: ConvertOptions) -> int:
 def _show_ledger(conversion: Conversion, everything: bool) -> None:
     parts = [f"{n} {what}" for what, n in conversion.outcomes().items()]
     out.data(f"ledger: {count(len(conversion.ledger), 'source tensor')}: {', '.join(parts)}")
-    entries = conversion.ledger if everything else [e for e in conversion.ledger if e.outcomes != ("kept",)]
-    grouped = entries if everything else _grouped(entries)
-    for line in grouped if everything else grouped[:SHOWN]:
-        out.data("  " + (line if isinstance(line, str) else _entry_text(line)))
-    if not everything and len(grouped) > SHOWN:
-        out.data(f"  ... and {len(grouped) - SHOWN} more (--ledger prints all)")
+    lines = [_entry_text(e) for e in conversion.ledger] if everything else _grouped(conversion.ledger)
+    _list(lines, everything, "--ledger prints all")
 
 
 def _entry_text(entry: Entry) -> str:
-    from ..errors import printable
-
     target = f" -> {entry.target}" if entry.target not in (None, entry.source) else ""
     detail = f" ({entry.detail})" if entry.detail else ""
-    return printable(f"{entry.source}{target}: {' + '.join(entry.outcomes)}{detail}")
+    return f"{entry.source}{target}: {' + '.join(entry.outcomes)}{detail}"
 
 
-def _grouped(entries: list[Entry]) -> list[Entry | str]:
-    """Dropped tensors share their reasons: one line a reason when there are several."""
-    lines: list[Entry | str] = [e for e in entries if e.target is not None]
-    reasons: dict[str, list[Entry]] = {}
+def _grouped(entries: list[Entry]) -> list[str]:
+    """A line for each outcome and reason: the only tensor it has, or how many and the first as an example."""
+    groups: dict[tuple[tuple[str, ...], str], list[Entry]] = {}
     for entry in entries:
-        if entry.target is None:
-            reasons.setdefault(entry.detail, []).append(entry)
-    for why, dropped in reasons.items():
-        lines.append(dropped[0] if len(dropped) == 1 else f"{len(dropped)} tensors dropped ({why})")
+        if entry.outcomes != ("kept",):
+            groups.setdefault((entry.outcomes, entry.detail), []).append(entry)
+    lines = []
+    for (outcomes, detail), group in groups.items():
+        first = group[0]
+        if len(group) == 1:
+            lines.append(_entry_text(first))
+            continue
+        example = first.source + (f" -> {first.target}" if first.target not in (None, first.source) else "")
+        why = f" ({detail})" if detail else ""
+        lines.append(f"{count(len(group), 'tensor')} {' + '.join(outcomes)}{why}: {example}, ...")
     return lines
 
 
@@ -204,11 +205,23 @@ def _show_losses(losses: list[Loss]) -> None:
         out.data("losses: none")
         return
     out.data(f"losses: {len(losses)}")
-    for loss in losses[:SHOWN]:
-        where = f" {loss.tensor}:" if loss.tensor else ""
-        out.data(f"  {loss.kind}:{where} {loss.detail}" + (" (asked for)" if loss.asked else ""))
-    if len(losses) > SHOWN:
-        out.data(f"  ... and {len(losses) - SHOWN} more (--json lists all)")
+    groups: dict[tuple[str, str, bool], list[Loss]] = {}
+    for loss in losses:
+        groups.setdefault((loss.kind, loss.detail, loss.asked), []).append(loss)
+    lines = []
+    for (kind, detail, asked), group in groups.items():
+        names = [loss.tensor for loss in group if loss.tensor]
+        where = f" {names[0]}:" if len(names) == 1 else f" {count(len(names), 'tensor')}:" if names else ""
+        lines.append(f"{kind}:{where} {detail}" + (" (asked for)" if asked else ""))
+    _list(lines, False, "--json lists all")
+
+
+def _list(lines: list[str], everything: bool, how: str) -> None:
+    from ..errors import printable
+
+    out.data(*(f"  {printable(line)}" for line in (lines if everything else lines[:SHOWN])))
+    if not everything and len(lines) > SHOWN:
+        out.data(f"  ... and {len(lines) - SHOWN} more ({how})")
 
 
 def _route_json(route: Route) -> dict[str, object]:
