@@ -16,8 +16,7 @@ RESERVED = ("format",)
 def merge_aliases(weights: Weights) -> Weights:
     """Move all but one name of each group of tied tensors from ``tensors`` to ``aliases``.
 
-    Tied are tensors of equal span, type and shape. The name kept is the first of the group in alphabetical order, as
-    huggingface_hub keeps it, whatever the order of the tensors. Views that overlap without being equal become
+    Tied are tensors of equal span, type and shape. The name kept does not depend on the order of the tensors: ``_rank``. Views that overlap without being equal become
     independent copies; they say so in a step ``copied`` and in the notes. Reads no tensor byte.
     """
     groups: dict[tuple[object, ...], list[TensorView]] = {}
@@ -27,7 +26,7 @@ def merge_aliases(weights: Weights) -> Weights:
     tensors = dict(weights.tensors)
     aliases = dict(weights.aliases)
     for group in groups.values():
-        kept, *others = sorted(group, key=lambda t: t.name)
+        kept, *others = sorted(group, key=lambda t: (_rank(t.name), t.name))
         for tensor in others:
             if tensor.name in RESERVED or tensor.name in weights.metadata:
                 step = Step("copied", f"stored beside {kept.name}: a metadata key has its name, where ties go")
@@ -39,6 +38,19 @@ def merge_aliases(weights: Weights) -> Weights:
     _note_copies(merged)
     _drop_lookalikes(merged)
     return merged
+
+
+def _rank(name: str) -> int:
+    """Which of the names of one tensor is kept: the embedding's before the output head's, then in alphabetical order.
+
+    As transformers saves them (``_tied_weights_keys``): it, vLLM and mlx-lm make the head from the embedding when the
+    config ties them, and some of them skip a stored ``lm_head.weight``. Alphabetical order alone, huggingface_hub's rule
+    for models that it knows nothing about, would keep ``lm_head.weight`` and lose ``model.embed_tokens.weight``.
+    """
+    parts = name.split(".")
+    if "shared" in parts:  # T5's one embedding for encoder, decoder and head
+        return 0
+    return 1 if any("embed" in part or part == "wte" for part in parts) else 2
 
 
 def _placeless(source: Source) -> bool:
