@@ -25,7 +25,7 @@ LEVELS: list[tuple[str, list[list[str]]]] = [
         [
             [
                 "types", "filesystem", "staging", "placing", "patterns", "sharded", "floats", "casting", "npwrite",
-                "tensor_names", "torch_files", "torch_script", "numpy_files", "checkpoint_walk", "checkpoint", "sharded",
+                "tensor_names", "torch_files", "torch_script", "numpy_files", "checkpoint_walk", "checkpoint",
             ]
         ],
     ),
