@@ -32,7 +32,7 @@ KNOWN: tuple[Known, ...] = (
         "gguf",
         "GGUF, llama.cpp's format",
         "weights",
-        "this version does not read or write gguf",
+        "this version does not read gguf",
         ((0, b"GGUF"), (0, b"FUGG")),
         (".gguf",),
     ),
@@ -42,7 +42,7 @@ KNOWN: tuple[Known, ...] = (
         "weights",
         "this version does not write mlx folders; an mlx folder's weights are safetensors: -f safetensors",
     ),
-    Known("onnx", "ONNX graph", "graph", "this version does not read or write onnx", (), (".onnx",)),
+    Known("onnx", "ONNX graph", "graph", "this version does not read onnx", (), (".onnx",)),
     Known(
         "tensorrt",
         "TensorRT plan",

@@ -114,7 +114,8 @@ def kinds_refusal(source: str, held: Kind, target: str, wanted: Kind, flag: str 
         return RouteRefused(f"`{source}` holds {KIND_TEXT[held]}; `{target}` needs the model's code", hint=hint)
     if wanted == "plan" and held == "weights":
         return RouteRefused(
-            f"`{source}` holds {KIND_TEXT[held]}; `{target}` is built from a graph", hint="convert it to onnx first"
+            f"`{source}` holds {KIND_TEXT[held]}; `{target}` is built from a graph",
+            hint="export it as onnx from the model's own code, and build from that",
         )
     return RouteRefused(
         f"`{source}` holds {KIND_TEXT[held]}; `{target}` holds {KIND_TEXT[wanted]}",
@@ -133,7 +134,7 @@ def target_format(name: str | None, destination: str, source: Opened) -> Format:
         entry = known.BY_NAME.get(wanted)
         if entry is not None and entry.kind is not None:
             refused = kinds_refusal(source.format.name, source.format.kind, wanted, entry.kind, None)
-            raise refused or RouteRefused(f"`{wanted}` is not written by this version", hint=entry.hint)
+            raise refused or not_written(wanted)
         return registry.get(name)
     guessed = registry.by_suffix(destination)
     if guessed is not None:
@@ -152,6 +153,12 @@ def target_format(name: str | None, destination: str, source: Opened) -> Format:
         file=destination,
         hint="give -t FORMAT, or a name that ends in .safetensors, .npz ...",
     )
+
+
+def not_written(name: str) -> RouteRefused:
+    """The refusal of a format that is known by name only."""
+    written = [fmt.name for fmt in registry.formats().values() if fmt.write is not None]
+    return RouteRefused(f"`{name}` is not written by this version", hint=f"it writes {', '.join(written)}")
 
 
 def is_folder(destination: str) -> bool:

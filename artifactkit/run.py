@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .errors import OutputError, VerificationFailed
+from .errors import DestinationExists, OutputError, VerificationFailed
 from .files import File
 from .opening import is_model_file, read_file
 from .placing import Digest, Progress, SameBytes, Worker, place, sha256_file
@@ -37,6 +37,14 @@ class Conversion:
         for entry in self.ledger:
             counts[" + ".join(entry.outcomes)] += 1
         return dict(sorted(counts.items()))
+
+
+def check_destination(route: Route, options: ConvertOptions) -> None:
+    """Raise DestinationExists when the output's name is taken and ``--force`` was not given. Touches nothing."""
+    if not options.force and os.path.lexists(route.destination):
+        raise DestinationExists(
+            "the destination exists", file=route.destination, hint="give --force to replace it, or another name"
+        )
 
 
 def input_files(route: Route) -> list[str]:

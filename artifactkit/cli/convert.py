@@ -56,6 +56,7 @@ def command(
 ) -> int:
     from .. import dtypes
     from ..route import ConvertOptions, plan
+    from ..run import check_destination
     from ..types import ReadOptions
 
     options = ConvertOptions(
@@ -75,6 +76,7 @@ def command(
     )
     out.keep(source=src, destination=dest, dry_run=dry_run)
     route = plan(src, dest, options)
+    check_destination(route, options)
     out.keep(**_route_json(route))
     out.data(f"{route.opened.format.name} -> {route.target.name}")
     out.data(*table([(f"  {step.name}", step.detail) for step in route.steps]))

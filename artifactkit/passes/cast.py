@@ -153,6 +153,4 @@ def _cast_one(tensor: TensorView, dtype: DType, overflow: str, stats: CastStats 
     label = f"cast {tensor.dtype} -> {dtype} {overflow}"
     source = CastRows(tensor.source, tensor.numel, tensor.dtype.itemsize, dtype.itemsize, work, label, work)
     step = Step("cast", f"{tensor.dtype} -> {dtype}")
-    return replace(
-        tensor, dtype=dtype, source=source, origins=tensor.came_from(), steps=(*tensor.steps, step)
-    )
+    return replace(tensor, dtype=dtype, source=source, origins=tensor.came_from(), steps=(*tensor.steps, step))

@@ -16,8 +16,9 @@ RESERVED = ("format",)
 def merge_aliases(weights: Weights) -> Weights:
     """Move all but one name of each group of tied tensors from ``tensors`` to ``aliases``.
 
-    Tied are tensors of equal span, type and shape. The name kept does not depend on the order of the tensors: ``_rank``. Views that overlap without being equal become
-    independent copies; they say so in a step ``copied`` and in the notes. Reads no tensor byte.
+    Tied are tensors of equal span, type and shape. Which name is kept (``_rank``) does not depend on their order. Views
+    that overlap without being equal become independent copies; they say so in a step ``copied`` and in the notes. Reads
+    no tensor byte.
     """
     groups: dict[tuple[object, ...], list[TensorView]] = {}
     for tensor in weights:
@@ -44,8 +45,8 @@ def _rank(name: str) -> int:
     """Which of the names of one tensor is kept: the embedding's before the output head's, then in alphabetical order.
 
     As transformers saves them (``_tied_weights_keys``): it, vLLM and mlx-lm make the head from the embedding when the
-    config ties them, and some of them skip a stored ``lm_head.weight``. Alphabetical order alone, huggingface_hub's rule
-    for models that it knows nothing about, would keep ``lm_head.weight`` and lose ``model.embed_tokens.weight``.
+    config ties them, and some of them skip a stored ``lm_head.weight``. Alphabetical
+    order alone, the rule of huggingface_hub, which knows nothing of the model, would keep ``lm_head.weight`` and lose ``model.embed_tokens.weight``.
     """
     parts = name.split(".")
     if "shared" in parts:  # T5's one embedding for encoder, decoder and head

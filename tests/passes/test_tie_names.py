@@ -20,8 +20,8 @@ from artifactkit.source import FileSpan
         (("embed.weight", "lm_head.weight"), "embed.weight"),
         (("model.embed_tokens.weight", "lm_head.weight"), "model.embed_tokens.weight"),
         (("transformer.wte.weight", "lm_head.weight"), "transformer.wte.weight"),
-        (("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "lm_head.weight"), "shared.weight"),
-        (("bert.embeddings.word_embeddings.weight", "cls.predictions.decoder.weight"), "bert.embeddings.word_embeddings.weight"),
+        (("shared.weight", "encoder.embed_tokens.weight", "decoder.embed_tokens.weight", "h.weight"), "shared.weight"),
+        (("bert.embeddings.word.weight", "cls.predictions.decoder.weight"), "bert.embeddings.word.weight"),
         (("b.weight", "a.weight"), "a.weight"),
     ],
 )  # fmt: skip
