@@ -242,8 +242,8 @@ class Limits:
 
     opcodes: int = 50_000_000
     memory: int = 2 << 30
-    work: int = 1 << 22
-    work_per_byte: int = 16
+    work: int = 1 << 20
+    work_per_byte: int = 8
     key_depth: int = 100  # nesting of tuples and frozensets used as keys: CPython hashes them recursively in C
     line: int = 256 << 20  # bytes of a text line: STRING and UNICODE of protocol 0
     name: int = 64 << 10  # bytes of a module's or global's name

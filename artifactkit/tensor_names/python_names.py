@@ -151,7 +151,8 @@ def _tuple(call: Call) -> object:
 
 def _set(call: Call) -> object:
     arity(call, 0, 1)
-    items = _items(call, call.args[0]) if call.args else ()
+    items = list(_items(call, call.args[0])) if call.args else []
+    call.machine.charge(2 * len(items))  # hashing is dearer than copying
     for item in items:
         call.machine.check_key(item)
     return set(items) if call.callee.name == "set" else frozenset(items)
