@@ -45,8 +45,8 @@ def _rank(name: str) -> int:
     """Which of the names of one tensor is kept: the embedding's before the output head's, then in alphabetical order.
 
     As transformers saves them (``_tied_weights_keys``): it, vLLM and mlx-lm make the head from the embedding when the
-    config ties them, and some of them skip a stored ``lm_head.weight``. Alphabetical
-    order alone, the rule of huggingface_hub, which knows nothing of the model, would keep ``lm_head.weight`` and lose ``model.embed_tokens.weight``.
+    config ties them, and some of them skip a stored ``lm_head.weight``. Alphabetical order alone, the rule of
+    huggingface_hub, which knows nothing of the model, would keep ``lm_head.weight``.
     """
     parts = name.split(".")
     if "shared" in parts:  # T5's one embedding for encoder, decoder and head
