@@ -248,7 +248,8 @@ class Stage:
             self._sync()
             while not self._take_name():
                 pass
-            fsync(self.parent)
+            with contextlib.suppress(PermissionError):  # a folder that may be written to but not opened
+                fsync(self.parent)
         except FileExistsError as error:
             raise self._appeared() from error
         except OSError as error:
@@ -340,11 +341,15 @@ class Stage:
 
     def _abandon(self) -> None:
         if self.made is not None:
-            remove(self.made)
+            try:
+                remove(self.made)
+            except BaseException:  # a second interruption must not leave what the first was to take away
+                remove(self.made)
+                raise
             self.made = None
-        if self._lock_fd is not None:
-            os.close(self._lock_fd)
-            self._lock_fd = None
+        fd, self._lock_fd = self._lock_fd, None
+        if fd is not None:
+            os.close(fd)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
