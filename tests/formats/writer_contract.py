@@ -1,4 +1,4 @@
-"""What every writer of weights must do. A format's tests inherit it: ``class TestWriter(WriterContract): fmt = FORMAT``."""
+"""What every writer of weights must do. A format's tests inherit it: ``class TestFile(WriterContract)``."""
 
 from __future__ import annotations
 
@@ -160,7 +160,7 @@ class WriterContract:
     def test_same_bytes_in_any_process(self, tmp_path: Path) -> None:
         """Whatever the hash seed, the output is the same."""
         code = (
-            f"import sys; sys.path[:0] = [{str(ROOT)!r}, {str(ROOT / 'tests')!r}, {str(ROOT / 'tests' / 'formats')!r}]\n"
+            f"import sys; sys.path[:0] = {[str(ROOT), str(ROOT / 'tests'), str(ROOT / 'tests' / 'formats')]!r}\n"
             "import hashlib, pathlib\n"
             f"from {type(self).__module__} import {type(self).__name__} as T\n"
             "from writer_contract import put\n"
