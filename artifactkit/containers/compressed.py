@@ -25,6 +25,7 @@ DEFLATE_RATIO = 1032
 # bz2 and xz have no such bound: zeros shrink a million times. What is far beyond any array is refused.
 FREE_BYTES = 1 << 28
 MAX_RATIO = 10_000
+MAX_PASSES = 4  # over a member that is read again from its start
 LZMA_MEMORY = 256 << 20  # xz -9 takes 65 MiB; a header may ask for 4 GiB
 
 LZ4_MAGIC = b"\x04\x22\x4d\x18"
@@ -225,8 +226,8 @@ class Spool:
 class Inflated:
     """A compressed run whose true size is declared elsewhere (a zip directory): random access, one pass when forward.
 
-    Reading forward decompresses as it goes and keeps nothing. Going back to the very start begins a new pass, twice at
-    most; any other step back unpacks into ``spool``, once. The end is checked: size, and CRC-32 when ``crc`` is given.
+    Reading forward decompresses as it goes and keeps nothing. Going back to near the start begins a new pass, a few
+    times at most; any other step back unpacks into ``spool``, once. The end is checked: size, and CRC-32 when ``crc`` is given.
     """
 
     def __init__(
@@ -278,7 +279,7 @@ class Inflated:
             elif self._spooled is None and offset < self._position:
                 self._rewinds += 1
                 self._restart()
-                if offset > 0 or self._rewinds > 2:
+                if offset > OUT_CHUNK or self._rewinds > MAX_PASSES:
                     self._spooled = self._spool.reserve(self.size)
             if self._spooled is not None:
                 while self._position < offset + n:

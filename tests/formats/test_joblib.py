@@ -1,0 +1,130 @@
+"""joblib: arrays between the opcodes, in every compression that joblib has."""
+
+from __future__ import annotations
+
+import bz2
+import gzip
+import lzma
+import pickle
+import zlib
+from pathlib import Path
+
+import joblib
+import numpy as np
+import pytest
+from contract import ReaderContract, contents, expected_of, read, sniffed
+
+from artifactkit.errors import Corrupt, LimitExceeded, Refused, Unreadable
+
+
+class TestContract(ReaderContract):
+    format = "joblib"
+    suffix = ".joblib"
+    mutations = 500
+
+    def write(self, path: Path, arrays: dict[str, np.ndarray]) -> None:
+        joblib.dump(arrays, path)
+
+
+class TestZlib(TestContract):
+    mutations = 200
+    reads_whole = True
+
+    def write(self, path: Path, arrays: dict[str, np.ndarray]) -> None:
+        joblib.dump(arrays, path, compress=("zlib", 3))
+
+
+ARRAYS = {
+    "c": np.arange(12.0).reshape(3, 4),
+    "fortran": np.asfortranarray(np.arange(12, dtype=np.int16).reshape(3, 4)),
+    "strided": np.arange(24, dtype=np.uint8).reshape(4, 6)[::2, 1::2],
+    "scalar": np.array(3.5, np.float16),
+    "empty": np.zeros((0, 2)),
+    "after": np.array([True]),
+}
+
+
+@pytest.mark.parametrize("compress", [0, "zlib", "gzip", "bz2", "lzma", "xz"])
+@pytest.mark.parametrize("protocol", [2, 4, 5])
+def test_every_compression(compress: str | int, protocol: int, tmp_path: Path) -> None:
+    path = tmp_path / "made"
+    joblib.dump({"model": ARRAYS, "note": "text"}, path, compress=(compress, 3) if compress else 0, protocol=protocol)
+    assert sniffed(path) == ["joblib"]
+    weights = read(path)
+    assert contents(weights) == expected_of(ARRAYS)
+    assert any("unpacked to" in note for note in weights.notes) == bool(compress)
+
+
+def test_files_of_before_alignment(tmp_path: Path) -> None:
+    # joblib up to 1.1 wrote no padding and had no such attribute.
+    path = tmp_path / "old.joblib"
+    joblib.dump({"w": np.arange(4.0)}, path, protocol=2)
+    raw = path.read_bytes()
+    new = b"X\x1b\x00\x00\x00numpy_array_alignment_bytes"
+    at = raw.index(new)
+    build = raw.index(b"ub", at) + 2  # SETITEMS, BUILD; then the padding's length and the padding
+    path.write_bytes(raw[:at] + b"ub" + raw[build + 1 + raw[build] :])
+    assert contents(read(path)) == expected_of({"w": np.arange(4.0)})
+
+
+def test_object_arrays_are_pickles_of_their_own(tmp_path: Path) -> None:
+    path = tmp_path / "made.joblib"
+    array = np.empty(2, dtype=object)
+    array[0], array[1] = {"w": np.arange(3.0)}, "text"
+    joblib.dump({"objects": array, "b": np.ones(2)}, path)
+    assert contents(read(path)) == expected_of({"objects.0.w": np.arange(3.0), "b": np.ones(2)})
+
+
+@pytest.mark.parametrize("pack", [zlib.compress, gzip.compress, bz2.compress, lzma.compress])
+def test_a_compressed_bare_pickle(pack: object, tmp_path: Path) -> None:
+    path = tmp_path / "made.pkl.gz"
+    path.write_bytes(pack(pickle.dumps({"w": np.ones(3)}, 4)))  # type: ignore[operator]
+    assert contents(read(path)) == expected_of({"w": np.ones(3)})
+
+
+def zfile(data: bytes, length: int | None = None, wide: bool = False) -> bytes:
+    text = f"{len(data) if length is None else length:#x}".ljust(19 + wide)
+    return b"ZF" + text.encode() + zlib.compress(data)
+
+
+@pytest.mark.parametrize("wide", [False, True])
+def test_z_files_of_before_0_10(wide: bool, tmp_path: Path) -> None:
+    path = tmp_path / "made.gz"
+    path.write_bytes(zfile(pickle.dumps({"w": np.ones(3)}, 2), wide=wide))
+    assert contents(read(path)) == expected_of({"w": np.ones(3)})
+
+
+@pytest.mark.parametrize(
+    ("data", "error"),
+    [(zfile(pickle.dumps({}), length=7), Corrupt), (b"ZF0xzz" + b" " * 30, Corrupt), (zfile(bytes(40)), Unreadable),
+     (b"\x04\x22\x4d\x18 some lz4 frame", Unreadable), (b"ZF0x3", Unreadable)],
+    ids=range(5),
+)  # fmt: skip
+def test_what_is_refused(data: bytes, error: type[Exception], tmp_path: Path) -> None:
+    path = tmp_path / "made.joblib"
+    path.write_bytes(data)
+    assert sniffed(path) == ["joblib"]
+    with pytest.raises(error):
+        read(path)
+
+
+def test_arrays_in_files_of_their_own_are_refused_by_name(tmp_path: Path) -> None:
+    # joblib up to 0.9: NDArrayWrapper keeps the name of another file.
+    path = tmp_path / "made.pkl"
+    state = pickle.dumps({"filename": "made.pkl_01.npy", "allow_mmap": True, "subclass": None}, 2)[2:-1]
+    path.write_bytes(b"\x80\x02}U\x01wcjoblib.numpy_pickle\nNDArrayWrapper\n)\x81" + state + b"bs.")
+    assert sniffed(path) == ["joblib"]
+    with pytest.raises(Refused, match=r"made\.pkl_01\.npy"):
+        read(path)
+
+
+def test_a_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from artifactkit.containers import compressed
+
+    path = tmp_path / "made.joblib"
+    path.write_bytes(lzma.compress(pickle.dumps(np.zeros(1 << 20, np.uint8), 4)))
+    assert read(path).nbytes == 1 << 20
+    monkeypatch.setattr(compressed, "FREE_BYTES", 1 << 16)
+    monkeypatch.setattr(compressed, "MAX_RATIO", 10)
+    with pytest.raises(LimitExceeded):
+        read(path)
