@@ -378,3 +378,90 @@ def test_reopen_finds_damage(tmp_path: Path) -> None:
     Path(paths[1]).write_bytes(data)
     with pytest.raises(VerificationFailed, match="in two shards"):
         FORMAT.reopen(paths)
+
+
+# --- views of storages, and types that numpy lacks ------------------------------------------------------------------
+
+
+def test_views_are_written_in_row_major_order(tmp_path: Path) -> None:
+    """Case B01: Fortran order, a step, a transposed and a reversed view read back as what they look like."""
+    from safetensors.numpy import load_file
+
+    from artifactkit.source import view as strided
+
+    matrix = np.arange(6, dtype=np.float32).reshape(2, 3)
+    table = np.arange(12, dtype=np.float32).reshape(3, 4)
+    arrays = {
+        "fortran": np.asfortranarray(matrix),
+        "step": table[:, ::2],
+        "transposed": table.T,
+        "reversed": table[::-1, ::-1],
+        "row": table[1],
+        "repeated": np.broadcast_to(table[0], (3, 4)),
+    }
+    views = {}
+    for name, array in arrays.items():
+        base = np.asfortranarray(matrix) if name == "fortran" else table
+        first = (
+            (array.__array_interface__["data"][0] - base.__array_interface__["data"][0]) // 4
+            if name != "fortran"
+            else 0
+        )
+        raw = base.tobytes("A")
+        source = strided(Inline(raw, (name, 0)), 4, first, array.shape, tuple(n // 4 for n in array.strides))
+        views[name] = TensorView(name, BY_NAME["f32"], array.shape, source)
+    (path,) = put(write(merge_aliases(Weights(views, "npz")), FILE), tmp_path)
+    back = load_file(path)
+    assert {n: a.tolist() for n, a in back.items()} == {n: a.tolist() for n, a in arrays.items()}
+
+
+BITS = {
+    "bf16": "803f0080807fc17f",  # 1.0, -0.0, infinity, a NaN with a payload
+    "f8_e4m3": "38807f01",
+    "f8_e5m2": "3c807c7d",
+    "f16": "003c0080007c017e",
+}
+
+
+@pytest.mark.parametrize("dtype", BITS)
+def test_types_without_torch(tmp_path: Path, dtype: str) -> None:
+    """Case B05: written, read and cast up by numpy alone, bit for bit."""
+    from artifactkit.passes.cast import cast
+
+    raw = bytes.fromhex(BITS[dtype])
+    tensors = (view("w", dtype, (4,), raw), view("scalar", dtype, (), raw[: len(raw) // 4]), view("empty", dtype, (0,)))
+    w = weights(*tensors)
+    (path,) = put(write(w, FILE), tmp_path)
+    assert FORMAT.read is not None
+    back = FORMAT.read(Head(path), ReadOptions())
+    assert contents(back) == contents(w)
+    wide = np.frombuffer(read_all(cast(back, BY_NAME["f32"]).tensors["w"].source), np.float32)
+    assert wide[0] == 1.0 and wide[1] == 0 and np.signbit(wide[1])
+    assert np.isnan(wide[3]) or wide[3] == 2.0**-9
+    if dtype == "bf16":
+        assert wide.view(np.uint32).tolist() == [0x3F800000, 0x80000000, 0x7F800000, 0x7FC10000]
+
+
+def test_no_heavy_library_to_lay_out(tmp_path: Path) -> None:
+    """Reading headers, ties and laying out need no numpy."""
+    import subprocess
+    import sys
+
+    from conftest import environment
+
+    code = (
+        "import sys\n"
+        "from artifactkit.formats.safetensors import FORMAT\n"
+        "from artifactkit.passes import cast, rename, select, tie\n"
+        "from artifactkit.dtypes import BY_NAME\n"
+        "from artifactkit.types import Head, ReadOptions, WriteOptions\n"
+        "w = FORMAT.read(Head(sys.argv[1]), ReadOptions())\n"
+        "w = tie.merge_aliases(cast.cast(rename.rename(select.select(w, ['*']), ['w=v']), BY_NAME['bf16']))\n"
+        "FORMAT.write(w, WriteOptions('x.safetensors'))\n"
+        "print(sorted({'numpy', 'torch', 'safetensors', 'ml_dtypes', 'rich'} & set(sys.modules)))\n"
+    )
+    (path,) = put(write(weights(view("w", "f32", (2,))), FILE), tmp_path)
+    run = subprocess.run(
+        [sys.executable, "-c", code, path], env=environment(), capture_output=True, text=True, check=True
+    )
+    assert run.stdout == "[]\n"
