@@ -56,6 +56,7 @@ TRAINING = frozenset({
 WRAPPERS = frozenset({"module", "_orig_mod", "_fsdp_wrapped_module", "_checkpoint_wrapped_module"})
 OPTIMIZER_STATE = "optimizer and training state"
 MAX_SHOWN = 40  # keys listed in a hint
+MAX_VALUES = 1000  # values listed of a file that holds no tensors
 MAX_QUANT_NUMBERS = 1 << 16
 
 
@@ -96,8 +97,15 @@ def collect(
         holding = containers_with_tensors(root, budget, members)
         choice = choose(root, holding, options, members)
         collector = _Collector(weights, options, file, file_size)
-        for leaf in leaves(choice.value, holding, budget, members):
-            collector.take(leaf, choice)
+        if holding:
+            for leaf in leaves(choice.value, holding, budget, members):
+                collector.take(leaf, choice)
+        elif is_tensor(root):
+            collector.take(Leaf((), root), choice)
+        else:  # no weights, but what it is can be shown
+            shown: list[tuple[object, object]] = children(root, members)
+            parts = [((key,), item) for key, item in shown] if shown else [((), root)]
+            weights.skipped += [_skipped(keys, item) for keys, item in parts[:MAX_VALUES]]
         _leave_out(choice, holding, budget, members, weights)
         _module_leftovers(choice.value, budget, weights)
     except ArtifactkitError as error:

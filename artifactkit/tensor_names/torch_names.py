@@ -119,7 +119,7 @@ def _view(call: Call, kind: TorchType | None = None, quant: Quant | None = None)
     kind = kind or storage.type
     if kind is not None and kind.dtype is None:
         return Unsupported(f"a tensor of dtype {kind.name}")
-    dtype = U8 if kind is None or kind.dtype is None else kind.dtype
+    dtype = (storage.dtype if kind is None else kind.dtype) or U8
     if len(shape) != len(strides):
         raise call.corrupt("size and stride differ in length", expected=len(shape), found=len(strides))
     return TensorValue(dtype, shape, strides, offset, storage, quant=quant)
