@@ -208,14 +208,15 @@ class Stage:
         try:
             if self.folder:
                 os.mkdir(path, 0o777)
-                fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
             else:
-                fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
+                self._lock_fd = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
         except FileExistsError:
             self.made = None  # somebody else's
             return False
-        self._lock_fd = fd
-        if try_lock(fd) and is_at(fd, path):
+        if self.folder:
+            with contextlib.suppress(FileNotFoundError):
+                self._lock_fd = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        if self._lock_fd is not None and try_lock(self._lock_fd) and is_at(self._lock_fd, path):
             return True
         self._abandon()
         return False

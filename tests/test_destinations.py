@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
-import textwrap
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -268,25 +268,30 @@ except ArtifactkitError as error:
 
 
 @pytest.fixture
-def as_nobody(tmp_path: Path) -> Iterator[Callable[[Path, str], str]]:
+def common() -> Iterator[Path]:
+    """A folder that everybody may reach; pytest's own are for its user alone."""
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)
+        yield Path(folder)
+
+
+@pytest.fixture
+def as_nobody() -> Callable[[Path, str], str]:
     if os.geteuid() != 0:
         pytest.skip("only root can give up its rights")
-    for folder in (tmp_path, *tmp_path.parents):
-        if folder.stat().st_mode & 0o005 != 0o005 and folder != Path("/"):
-            folder.chmod(folder.stat().st_mode | 0o055)
 
     def run(destination: Path, kind: str) -> str:
-        command = [sys.executable, "-c", textwrap.dedent(CHILD), str(destination), kind]
+        command = [sys.executable, "-c", CHILD, str(destination), kind]
         done = subprocess.run(command, env=environment(), capture_output=True, text=True, timeout=60, check=False)
         assert done.stderr == ""
         return done.stdout.strip()
 
-    yield run
+    return run
 
 
 @pytest.mark.parametrize("kind", ["file", "folder"])
-def test_a_folder_that_may_not_be_written_to(tmp_path: Path, as_nobody: Callable[[Path, str], str], kind: str) -> None:
-    closed, opened, dropbox = (tmp_path / n for n in ("closed", "open", "dropbox"))
+def test_a_folder_that_may_not_be_written_to(common: Path, as_nobody: Callable[[Path, str], str], kind: str) -> None:
+    closed, opened, dropbox = (common / n for n in ("closed", "open", "dropbox"))
     for folder, mode in ((closed, 0o755), (opened, 0o777), (dropbox, 0o733)):
         folder.mkdir()
         folder.chmod(mode)
