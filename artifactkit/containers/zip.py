@@ -146,7 +146,7 @@ class Zip:
                 raise self._corrupt("a zip directory entry is missing", where, expected=f"{self.count} entries",
                                     found=len(members))  # fmt: skip
             fields = CENTRAL.unpack_from(data, at)
-            _, _, _, flags, method, _, _, crc, packed, size, n_name, n_extra, n_comment, disk, _, _, offset = fields
+            _, _, _, flags, method, _, _, crc, packed, size, n_name, n_extra, n_comment, disk, _, mode, offset = fields
             name_at = at + CENTRAL.size
             at = name_at + n_name + n_extra + n_comment
             if at > len(data):
@@ -159,7 +159,8 @@ class Zip:
             if disk not in (0, MASK16):
                 raise Unreadable("a zip archive in several volumes", file=self.path, offset=where)
             size, packed, offset = wide
-            members.append(Member(decode_name(raw), raw, method, flags, crc, packed, size, offset + self.prefix, extra))
+            offset += self.prefix
+            members.append(Member(decode_name(raw), raw, method, flags, crc, packed, size, offset, extra, mode))
         if at != len(data):
             self._note("directory-slack", f"{len(data) - at} bytes after the last entry",
                        offset=self.directory_start + at, fatal=data[at : at + 4] == CENTRAL_MAGIC)  # fmt: skip

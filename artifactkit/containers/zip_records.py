@@ -49,6 +49,7 @@ class Member:
     size: int
     header_offset: int
     extra: bytes
+    attributes: int = 0  # external ones (4.4.15): on Unix the upper half is st_mode
 
     @property
     def is_folder(self) -> bool:

@@ -90,6 +90,7 @@ class Machine(Stream):
         self.extensions: list[int] = []
         self.anomalies: list[Anomaly] = []
         self.opcodes = 0
+        self.strict_frames = True  # False: go on after a frame that is too long, as CPython's unpickler in Python does
         self._persistent = persistent
         self._memory = self.limits.memory
         self._work = self.limits.work + self.limits.work_per_byte * data.size

@@ -87,7 +87,11 @@ def formats(piece: Piece) -> list[str]:
 
 # Name (lower case, last part of the path) -> rules; and the same by suffix.
 NAMES: dict[str, tuple[str, ...]] = {}
-SUFFIXES: dict[str, tuple[str, ...]] = {}
+SUFFIXES: dict[str, tuple[str, ...]] = {
+    ".pkl": ("pickle",),
+    ".pickle": ("pickle",),
+    ".joblib": ("pickle",),
+}
 
 
 def by_name(piece: Piece) -> list[str]:

@@ -5,22 +5,26 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from ..errors import ArtifactkitError, Truncated
+from ..errors import ArtifactkitError, LimitExceeded, Truncated
 from ..files import Bytes
 from .model import Executable, FileReport, Finding, Rule, Severity
 from .rules import UNREADABLE
 
 HEAD = 4096
+UNPACKED_RATIO = 16
 TAIL = 65_557  # an end-of-directory record with the longest comment
 
 
 @dataclass(slots=True)
 class Budget:
-    """What one file may take in all, however it is nested. Counts, or bytes after decompression."""
+    """What one file may take in all, however it is nested. Counts, or bytes after decompression.
+
+    ``unpacked`` grows with the file: the scanner adds ``UNPACKED_RATIO`` times its size.
+    """
 
     depth: int = 8
     pieces: int = 200_000
-    unpacked: int = 8 << 30
+    unpacked: int = 256 << 20
     findings: int = 1000
 
 
@@ -41,6 +45,8 @@ class Piece:
     member: str | None = None
     depth: int = 0
     container: str | None = None  # the format of what this lies in: zip, torch-zip, tar ...
+    stored: dict[str, int] = field(default_factory=dict)  # storages that its pickles refer to: key -> bytes at least
+    also: list[str] = field(default_factory=list)  # formats found on the way, still to be looked into
     _first: bytes | None = field(default=None, repr=False)
     _last: bytes | None = field(default=None, repr=False)
 
@@ -96,6 +102,12 @@ class Piece:
             offset=offset,
             hint=error.hint,
         )
+
+    def spend(self, nbytes: int) -> None:
+        """Count ``nbytes`` that were unpacked; LimitExceeded when the file has had its share."""
+        self.budget.unpacked -= nbytes
+        if self.budget.unpacked < 0:
+            raise LimitExceeded("the file unpacks to more than is looked into", member=self.member)
 
     def runs(self, what: str, runs: str, avoid: str) -> None:
         """Add to the inventory of what remains executable."""

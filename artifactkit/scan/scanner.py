@@ -14,7 +14,7 @@ from ..errors import ArtifactkitError, LimitExceeded, Unreadable
 from ..files import File
 from . import detect
 from .model import FileReport, Finding
-from .piece import Budget, Piece
+from .piece import UNPACKED_RATIO, Budget, Piece
 from .rules import LIMIT, UNREADABLE
 
 
@@ -33,6 +33,7 @@ def scan_file(path: str, shown: str | None = None, budget: Budget | None = None)
         return report
     try:
         report.size = file.size
+        piece_budget.unpacked += UNPACKED_RATIO * file.size
         look(Piece(file, path, os.path.basename(path), report, piece_budget, look))
     finally:
         file.close()
@@ -60,10 +61,11 @@ def look(piece: Piece) -> None:
         return
     if piece.depth == 0:
         piece.report.formats.extend(kinds)
-    for kind in kinds:
+    for kind in dict.fromkeys([*kinds, *detect.by_name(piece)]):
         _apply(kind, piece)
-    for kind in detect.by_name(piece):
-        _apply(kind, piece)
+    for kind in dict.fromkeys(piece.also):
+        if kind in detect.MODULES and kind not in kinds:
+            _apply(kind, piece)
 
 
 def _apply(kind: str, piece: Piece) -> None:
