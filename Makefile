@@ -66,8 +66,9 @@ bench: $(VENV)/dev ## Measure speed and memory against peers, as ratios
 fixtures: $(VENV)/core ## Make the files that tests work on, and compare them with their manifest
 	$(BIN)/python fixtures/make.py fixtures/out --check
 
-docs: $(VENV)/core ## Write docs/reference.md anew from the commands' own help
+docs: $(VENV)/dev ## Write the reference and the sessions of the documentation anew, as the program answers now
 	$(BIN)/python docs/make_reference.py
+	PYTHONPATH=fixtures $(BIN)/python tests/sessions.py README.md docs/*.md
 
 clean: ## Remove what the targets have made
 	rm -rf $(VENV) $(OUT) fixtures/out .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -26,7 +26,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 FENCE = re.compile(r"^```(\S*)[ \t]*(.*)$")
-TIME = re.compile(r"\b\d+(?:\.\d+)? (?:ms|s)\b")
+TIME = re.compile(r"\b\d+(?:\.\d+)? (?:ms|s|[KMG]B/s)(?!\w)")
 WILD = {"{n}": r"[\d.,]+", "{hex}": r"[0-9a-f]+", "{any}": r".*"}
 
 
@@ -113,11 +113,10 @@ class Shell:
         shutil.copytree(fixtures, self.folder)
         programs = folder / "bin"
         programs.mkdir()
-        for name in ("artifactkit", "akit"):
+        for name, options in (("artifactkit", " -m artifactkit"), ("akit", " -m artifactkit"), ("python", "")):
             program = programs / name
-            program.write_text(f'#!/bin/sh\nexec "{sys.executable}" -m artifactkit "$@"\n')
+            program.write_text(f'#!/bin/sh\nexec "{sys.executable}"{options} "$@"\n')
             program.chmod(0o755)
-        (programs / "python").symlink_to(sys.executable)
         self.environment = environment | {"PATH": f"{programs}:{environment['PATH']}"}
         self.code = 0
 
@@ -190,15 +189,37 @@ def update(path: Path, shell: Shell) -> bool:
     return after != before
 
 
+def titled(text: str) -> dict[str, str]:
+    """The blocks of a page that are whole files, by path: ``title=artifactkit/formats/x.py`` follows the fence."""
+    return {
+        match[1]: "\n".join(block.lines) + "\n"
+        for block in blocks(text)
+        if (match := re.search(r"title=(\S+)", block.words))
+    }
+
+
+def package_with(text: str, package: Path, folder: Path) -> Path:
+    """A copy of ``package`` in ``folder`` with the files of a page put into it; returns the copy."""
+    copy = folder / package.name
+    shutil.copytree(package, copy, ignore=shutil.ignore_patterns("__pycache__"))
+    for name, content in titled(text).items():
+        (folder / name).write_text(content, encoding="utf-8")
+    return copy
+
+
 def main() -> int:
-    from conftest import environment
+    from conftest import ROOT, environment
     from make import make
 
     for name in sys.argv[1:]:
-        with tempfile.TemporaryDirectory() as folder:
-            fixtures = Path(folder) / "fixtures"
-            make(fixtures)
-            changed = update(Path(name), Shell(Path(folder) / "shell", fixtures, environment()))
+        with tempfile.TemporaryDirectory() as temporary:
+            folder = Path(temporary)
+            make(folder / "fixtures")
+            (folder / "shell").mkdir()
+            (folder / "copy").mkdir()
+            package_with(Path(name).read_text(encoding="utf-8"), ROOT / "artifactkit", folder / "copy")
+            there = environment() | {"PYTHONPATH": str(folder / "copy")}
+            changed = update(Path(name), Shell(folder / "shell", folder / "fixtures", there))
             print(f"{name}: {'changed' if changed else 'as it was'}")
     return 0
 
