@@ -67,7 +67,7 @@ fixtures: $(VENV)/core ## Make the files that tests work on, and compare them wi
 	$(BIN)/python fixtures/make.py fixtures/out --check
 
 docs: $(VENV)/dev ## Write the reference and the sessions of the documentation anew, as the program answers now
-	$(BIN)/python docs/make_reference.py
+	for file in docs/make_*.py; do $(BIN)/python $$file || exit 1; done
 	PYTHONPATH=fixtures $(BIN)/python tests/sessions.py README.md docs/*.md
 
 clean: ## Remove what the targets have made

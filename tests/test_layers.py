@@ -31,7 +31,7 @@ LEVELS: list[tuple[str, list[list[str]]]] = [
     ),
     ("L3", [["formats"], ["passes"], ["architectures"], ["lowerings"], ["runners"]]),
     ("L4", [["known", "registry", "opening"], ["scan"], ["verify"], ["provenance"], ["hub"]]),
-    ("L5", [["route", "forecast"]]),
+    ("L5", [["route", "forecast"], ["judge"]]),
     ("L6", [["run"]]),
     ("L7", [["diagnose"], ["audit"], ["build"], ["measure"]]),
     ("L8", [["cli", "__main__"]]),
