@@ -13,6 +13,8 @@ from ..floats import LAYOUTS, SOURCES, is_lossless
 from ..report import Loss
 from ..source import CHUNK, Mapped, Source
 
+PIECE = 256 << 10  # bytes read at once
+
 
 class CastStats:
     """What casts did to values, by tensor, gathered while bytes flow. Safe to be filled by several threads.
@@ -109,10 +111,17 @@ class CastRows(Mapped):
     work: _Cast | None = field(default=None, compare=False)
 
     def _rows(self, first: int, out: memoryview) -> None:
-        data = memoryview(bytearray(len(out) // self.out_row_bytes * self.in_row_bytes))
-        self.base.read_into(first * self.in_row_bytes, data)
-        if self.work is not None:
-            self.work.run(data, out, first)
+        # Pieces that are still in the cache when they are cast, read into one buffer: fresh pages are dear.
+        width, narrow = self.in_row_bytes, self.out_row_bytes
+        count = len(out) // narrow
+        piece = max(1, min(PIECE // width, count))
+        buffer = memoryview(bytearray(piece * width))
+        for start in range(0, count, piece):
+            n = min(piece, count - start)
+            data = buffer[: n * width]
+            self.base.read_into((first + start) * width, data)
+            if self.work is not None:
+                self.work.run(data, out[start * narrow : (start + n) * narrow], first + start)
 
 
 def cast(weights: Weights, dtype: DType, overflow: str = "refuse", stats: CastStats | None = None) -> Weights:
