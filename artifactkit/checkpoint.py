@@ -21,6 +21,7 @@ from .checkpoint_walk import (
     children,
     containers_with_tensors,
     describe,
+    everything,
     is_module,
     is_tensor,
     key_text,
@@ -90,6 +91,8 @@ def collect(
     UsageError when ``--state-dict-key`` names nothing, Corrupt for views outside their storage, LimitExceeded for
     values out of all proportion to ``file_size`` bytes. A file without any tensor gives Weights without tensors.
     """
+    if options.everything and members is None:
+        members = everything
     budget = Budget(4 * sum(m.opcodes for m in machines) + (1 << 20), file)
     weights = Weights({}, format, files=files or (file,), code=_code(machines, format))
     try:
@@ -107,7 +110,7 @@ def collect(
             parts = [((key,), item) for key, item in shown] if shown else [((), root)]
             weights.skipped += [_skipped(keys, item) for keys, item in parts[:MAX_VALUES]]
         _leave_out(choice, holding, budget, members, weights)
-        _module_leftovers(choice.value, budget, weights)
+        _module_leftovers(choice.value, budget, members, weights)
     except ArtifactkitError as error:
         raise error.located(file=file) from None
     weights.chosen = printable(choice.why)
@@ -123,8 +126,8 @@ def _code(machines: Sequence[Machine], format: str) -> list[NamedCode]:
     counts: dict[tuple[str, str], int] = {}
     for unknown in {id(machine.unknown): machine.unknown for machine in machines}.values():  # machines may share one
         for name, count in unknown.items():
-            # The classes of a TorchScript archive are defined in it, and name nothing that Python could import.
-            if not (format == "torchscript" and (name[0] + ".").startswith("__torch__.")):
+            # The classes of TorchScript are defined in the archive, and name nothing that Python could import.
+            if not (format in ("torchscript", "torch-package") and (name[0] + ".").startswith("__torch__.")):
                 counts[name] = counts.get(name, 0) + count
     return [NamedCode(module, name, counts[(module, name)]) for module, name in sorted(counts)]
 
@@ -258,7 +261,7 @@ def _skipped(keys: tuple[object, ...], value: object) -> Skipped:
     return Skipped(printable(_dotted(keys)), printable(kind), text)
 
 
-def _module_leftovers(root: object, budget: Budget, weights: Weights) -> None:
+def _module_leftovers(root: object, budget: Budget, members: Members | None, weights: Weights) -> None:
     """Tensors that modules keep as plain attributes, or in buffers that they do not save."""
     pending: list[tuple[tuple[object, ...], object]] = [((), root)]
     seen: set[int] = set()
@@ -272,7 +275,7 @@ def _module_leftovers(root: object, budget: Budget, weights: Weights) -> None:
         if not isinstance(inner, dict) or not isinstance(buffers, dict):
             continue
         budget.spend(len(module.attrs) + len(inner) + len(buffers) + len(path))
-        kept = {id(item) for _, item in children(module)}
+        kept = {id(item) for _, item in children(module, members)}
         for key, item in (*module.attrs.items(), *buffers.items()):
             if is_tensor(unwrap(item)) and id(item) not in kept:
                 weights.dropped.append(Dropped(_dotted((*path, key)), why, _nbytes(unwrap(item))))

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import zipfile
 from pathlib import Path
 
 import pytest
 import torch
-from contract import contents, read, sniffed
+from contract import contents, mutated, read, read_it_all, sniffed
 from torch_cases import expected_of, repacked, saved, seeded
 
 from artifactkit.errors import Corrupt, Unreadable
@@ -131,6 +132,14 @@ def test_the_form_with_one_torch_file(tmp_path: Path) -> None:
         archive.writestr("a/archive_format", "pt2")
         archive.writestr("a/data/weights/model.pt", saved({"w": seeded(3)}))
     assert contents(read(path)) == expected_of({"w": seeded(3)})
+
+
+def test_whatever_is_changed_only_our_errors_come_out(program: tuple[Net, bytes], tmp_path: Path) -> None:
+    rng = random.Random(9)
+    plain = repacked(program[1], drop=("models/model.json",))
+    for i in range(400):
+        data = mutated(plain, rng) if i % 4 else plain[: rng.randrange(len(plain))]
+        read_it_all(written(tmp_path, data))
 
 
 def test_compiled_code_alone_is_refused(tmp_path: Path) -> None:

@@ -63,7 +63,9 @@ def test_a_script_module_in_a_package(tmp_path: Path, monkeypatch: pytest.Monkey
     net = Net()
     with PackageExporter(path) as exporter:
         exporter.save_pickle("model", "model.pkl", torch.jit.script(net))
-    assert contents(read(path)) == expected_of(net.state_dict())
+    weights = read(path)
+    assert contents(weights) == expected_of(net.state_dict())
+    assert not any(code.module.startswith("__torch__") for code in weights.code)
 
 
 def test_a_module_with_its_source(tmp_path: Path) -> None:
