@@ -432,4 +432,5 @@ def view(base: Source, itemsize: int, offset: int, shape: tuple[int, ...], strid
         if start == 0 and count == base.nbytes:
             return base
         return Slice(base, start, count)
-    return Strided(base, itemsize, offset, shape, strides)
+    # A stride over one element says nothing, and may be any number.
+    return Strided(base, itemsize, offset, shape, tuple(s if n > 1 else 0 for n, s in zip(shape, strides, strict=True)))
