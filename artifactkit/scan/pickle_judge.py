@@ -20,6 +20,7 @@ from .pickle_words import EXECUTING, is_dunder, looks_like
 BY_CALL = frozenset(
     {("builtins", "getattr"), ("builtins", "type"), ("functools", "partial"), ("_functools", "partial")}
 )
+PACKAGE = frozenset({("torch.jit._script", "unpackage_script_module")})
 MAX_SAID = 2000
 MAX_MEMO = 1 << 24  # an index beyond makes CPython's memo, an array, take 128 MiB and more
 READERS = frozenset({"frame-straddled", "frame-overlap", "frame-unfinished"})
@@ -30,8 +31,9 @@ NO_ITEMS = frozenset({"torch", "torch._utils", "torch._tensor", "numpy.core.mult
 class Judge(Observer):
     """Collects what is said about one stream of pickles: (rule, what, offset, name, severity)."""
 
-    def __init__(self, *, torchscript: bool = False, plain: bool = False) -> None:
+    def __init__(self, *, torchscript: bool = False, package: bool = False, plain: bool = False) -> None:
         self.torchscript = torchscript  # names below __torch__ are the archive's own, and no Python
+        self.package = package  # a pickle of a torch.package, which calls a few functions of torch's for its objects
         self.plain = plain  # as an unpickler that knows nothing of joblib
         self.nested = False
         self.arrays = 0  # joblib arrays seen
@@ -46,6 +48,7 @@ class Judge(Observer):
         self.views: dict[str, str] = {}
         self.beside_files: list[str] = []
         self._seen: set[tuple[str, str]] = set()
+        self._unknown: set[str] = set()  # names that are neither known to be data nor known to run code
         self._due: dict[tuple[str, str], int] = {}
         self._states: dict[int, tuple[object, int]] = {}
         self.table = Names(self)
@@ -91,7 +94,7 @@ class Judge(Observer):
             else:
                 self.say(rules.HIDDEN, f"the name {full} has letters beyond ASCII", offset, full, "suspicious")
             return
-        why = reason(module, name)
+        why = None if self.package and (module, name) in PACKAGE else reason(module, name)
         if why is None and module == "__builtin__":
             why = reason("builtins", name)
         if why is not None:
@@ -103,6 +106,7 @@ class Judge(Observer):
         elif "." in name and module in TRUSTED and not name[:1].isupper():
             self.say(rules.HIDDEN, f"{full} walks on from a module that is trusted", offset, full)
         else:
+            self._unknown.add(full)
             self.say(rules.UNKNOWN, f"{full} is not known to be data", offset, full)
 
     def finish(self) -> None:
@@ -133,8 +137,15 @@ class Judge(Observer):
         elif key not in SAFE:
             self.acts += 1
             self._keep(args, offset)
+            if not opcode.startswith("NEWOBJ"):  # these call ``__new__`` of a class, and no ``__init__``
+                self._unknown_call(callee, offset)
         elif key[0] in CHECKED:
             self._safe_call(key, args, offset)
+
+    def _unknown_call(self, callee: Global, offset: int) -> None:
+        if callee.full in self._unknown:
+            self._unknown.discard(callee.full)  # said once
+            self.say(rules.UNKNOWN_CALL, f"{callee.full} is called", offset, callee.full)
 
     def _keep(self, args: tuple[object, ...], offset: int) -> None:
         """Remember bytes and text among the arguments: they may be a pickle, or one in base64."""
@@ -195,20 +206,20 @@ class Judge(Observer):
             if len(args) == 1 and isinstance(args[0], int) and args[0] > 1 << 20:
                 self.say(rules.ODD, f"builtins.{name} asks for {args[0]} bytes of memory", offset)
         elif name == "_rebuild_from_type_v2":
-            self._indirect(args[0] if args else None, args[2] if len(args) > 2 else (), offset)
+            self._indirect(module, args[0] if args else None, args[2] if len(args) > 2 else (), offset)
             if len(args) > 3:
                 self._state(("torch._tensor", name), args[3], offset)
         elif name == "__generator_ctor":
             if len(args) > 1 and not (isinstance(args[1], Global) and args[1].module.startswith("numpy.random.")):
                 self.say(rules.COMPUTED, "a random generator is made by a callable of the file's choice", offset)
         elif module == "copyreg":
-            self._indirect(args[0] if args else None, args[1:] if name != "_reconstructor" else (), offset)
+            self._indirect(module, args[0] if args else None, args[1:] if name != "_reconstructor" else (), offset)
         elif module == "torch._utils":
             if name == "_rebuild_parameter_with_state" and len(args) > 3:
                 self._state(key, args[3], offset)
             self._tensor(name, args, offset)
 
-    def _indirect(self, callee: object, args: object, offset: int) -> None:
+    def _indirect(self, wrapper: str, callee: object, args: object, offset: int) -> None:
         """A name in the table calls what it is given."""
         if isinstance(callee, Global):
             key = (callee.module, callee.name)
@@ -217,6 +228,8 @@ class Judge(Observer):
             elif key not in SAFE:
                 self.acts += 1
                 self._keep(args if isinstance(args, tuple) else (), offset)
+                if wrapper != "copyreg":
+                    self._unknown_call(callee, offset)
             elif isinstance(args, tuple):
                 self._safe_call(key, args, offset)
             else:
@@ -313,6 +326,9 @@ class Judge(Observer):
         made = self._storage(pid, offset)
         if made is not None:
             return made
+        if self.package and isinstance(pid, tuple) and len(pid) == 4 and pid[0] == "reduce_package":
+            self.called(pid[2], pid[3] if isinstance(pid[3], tuple) else (), {}, opcode="REDUCE", offset=offset)
+            return Opaque(pid[2], offset=offset)
         pending, dangerous = [pid], False
         for _ in range(1000):
             if not pending:
@@ -360,6 +376,13 @@ class Judge(Observer):
     def extension(self, code: int, *, opcode: str, offset: int) -> None:
         self.acts += 1
         self.say(rules.EXTENSION, f"{opcode} {code} stands for a name that is not in the file", offset)
+
+    @staticmethod
+    def itemsize(cls: object) -> int | None:
+        """Bytes an element of a storage class; None for anything else."""
+        if isinstance(cls, Global) and (cls.module, cls.name) in SAFE:
+            return STORAGES.get(cls.name)
+        return None
 
     def beside(self, name: object, offset: int) -> None:
         """A joblib array is kept in a file of its own beside this one."""

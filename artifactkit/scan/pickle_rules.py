@@ -17,6 +17,12 @@ UNKNOWN = Rule(
     "importing a module runs its top level, and calling a class or function runs its body: what these do is not in "
     "the file", "load it only where that package is trusted, or allow the exact name in a policy",
 )  # fmt: skip
+UNKNOWN_CALL = Rule(
+    "pickle-unknown-call", "suspicious", "the pickle calls a name that is not known to be data",
+    "a constructor or function runs with arguments of the file's choice; most objects are stored without such a call, "
+    "by their class and their state", "load it only where that package is trusted with any arguments, or allow the "
+    "exact name for this rule in a policy",
+)  # fmt: skip
 HIDDEN = Rule(
     "pickle-hidden-name", "malicious", "a name is written so that it passes for another",
     "dotted names walk from a trusted module to whatever it has imported; dunder names reach the interpreter's inside; "
@@ -56,5 +62,5 @@ MALFORMED = Rule(
     "sizes, strides or indices outside the storage make native code read and write beyond its memory", _RELOAD,
 )  # fmt: skip
 RULES = (
-    UNSAFE, UNKNOWN, HIDDEN, COMPUTED, EXTENSION, BUILD, PERSISTENT, ODD, DISAGREE, TRAILING, MALFORMED,
+    UNSAFE, UNKNOWN, UNKNOWN_CALL, HIDDEN, COMPUTED, EXTENSION, BUILD, PERSISTENT, ODD, DISAGREE, TRAILING, MALFORMED,
 )  # fmt: skip
