@@ -14,6 +14,7 @@ from .tensor_names import ArrayValue, LegacyTensor, Named, Scalar, Storage, Tens
 
 # Attributes of an nn.Module instance in the order of Module.state_dict().
 MODULE_PARTS = ("_parameters", "_buffers", "_modules")
+CONTAINERS = (dict, list, tuple, Opaque)
 MAX_DEPTH = 500
 MAX_BOXES = 16
 Members = Callable[[Opaque], "frozenset[str] | None"]
@@ -46,8 +47,9 @@ def is_module(value: object) -> bool:
 def children(value: object, members: Members | None = None) -> list[Child]:
     """What lies directly in ``value``, in the file's order; empty for leaves.
 
-    An nn.Module shows what its ``state_dict()`` would: parameters, persistent buffers, submodules. ``members`` may
-    name the attributes of a TorchScript object that are parameters, buffers and submodules.
+    An nn.Module shows what its ``state_dict()`` would: parameters, persistent buffers, submodules; with ``everything``
+    as ``members`` all tensors that it holds. ``members`` may also name the attributes of a TorchScript object that are
+    parameters, buffers and submodules.
     """
     if isinstance(value, dict):
         return list(value.items())
@@ -58,7 +60,7 @@ def children(value: object, members: Members | None = None) -> list[Child]:
     if not isinstance(value, Opaque):
         return []
     if is_module(value):
-        return _module_children(value)
+        return _module_children(value, whole=members is everything)
     chosen = members(value) if members is not None else None
     if chosen is not None:
         return [(key, item) for key, item in value.attrs.items() if key in chosen]
@@ -73,7 +75,12 @@ def children(value: object, members: Members | None = None) -> list[Child]:
     return out
 
 
-def _module_children(module: Opaque) -> list[Child]:
+def everything(value: Opaque) -> frozenset[str] | None:
+    """``members`` for --all: no attribute is left out, and modules show tensors that they would not save, too."""
+    return None
+
+
+def _module_children(module: Opaque, whole: bool) -> list[Child]:
     passing = module.attrs.get("_non_persistent_buffers_set")
     left_out = passing if isinstance(passing, set | frozenset | list | tuple) else ()
     out: list[Child] = []
@@ -83,8 +90,13 @@ def _module_children(module: Opaque) -> list[Child]:
             out += [
                 (key, item)
                 for key, item in held.items()
-                if item is not None and not (part == "_buffers" and key in left_out)
+                if item is not None and (whole or not (part == "_buffers" and key in left_out))
             ]
+    if whole:
+        plain = ((key, item) for key, item in module.attrs.items() if key not in MODULE_PARTS)
+        out += [
+            (key, item) for key, item in plain if is_tensor(unwrap(item)) or (item and isinstance(item, CONTAINERS))
+        ]
     return out
 
 

@@ -425,3 +425,21 @@ def test_a_view_outside_its_storage_names_file_and_tensor() -> None:
     with pytest.raises(Corrupt) as caught:
         interpret(b"\x80\x02}U\1w" + TENSOR.replace(b"K\2\x85K\1", b"K\5\x85K\1") + b"s.")
     assert (caught.value.tensor, caught.value.file, caught.value.exit_code) == ("w", "x", 3)
+
+
+class Metric(torch.nn.Module):
+    """As torchmetrics' are: state in plain attributes, and in a dict of defaults."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("kept", T(2.0))
+        self.register_buffer("passing", T(3.0), persistent=False)
+        self.total = T(4.0)
+        self.defaults = {"total": T(5.0)}
+
+
+def test_all_takes_what_a_module_does_not_save() -> None:
+    assert set(gather(Metric()).tensors) == {"kept"}
+    assert {d.name for d in gather(Metric()).dropped} == {"passing", "total"}
+    whole = gather({"metrics": [Metric()]}, everything=True)
+    assert set(whole.tensors) == {f"metrics.0.{name}" for name in ("kept", "passing", "total", "defaults.total")}
