@@ -147,8 +147,8 @@ class Machine(Stream):
             self._pos = pos + 1
             self.at = self._base + pos
             self.code = code
-            self.opcodes += 1
-            if self.opcodes > limit:
+            self.opcodes = count = self.opcodes + 1
+            if count > limit:
                 raise self.limit("too many opcodes", expected=f"at most {limit}")
             seen[code] = 1
             if code == STOP:
@@ -157,7 +157,7 @@ class Machine(Stream):
             if action is None:
                 raise self.corrupt("there is no such opcode")
             action(self)
-            if self._base + self._pos >= self.frame_end:
+            if self.frame_end != NO_FRAME and self._base + self._pos >= self.frame_end:
                 self.end_frame()
 
     def end_frame(self) -> None:
@@ -262,10 +262,12 @@ class Machine(Stream):
             if memo[index] is not value:
                 self.anomaly("memo-overwritten", f"memo {index}")
         else:
-            # joblib and pickletools count from 0 too; protocol 0 as Python 2 wrote it from 1
-            if index != len(memo) and index != len(memo) + 1:
-                self.anomaly("memo-sparse", f"memo {index} after {len(memo)} entries")
-            self.allocate(100)
+            count = len(memo)
+            if index != count and index != count + 1:  # Python 2 counted from 1 in protocol 0
+                self.anomaly("memo-sparse", f"memo {index} after {count} entries")
+            self._memory -= 100
+            if self._memory < 0:
+                self.allocate(0)
         memo[index] = value
 
     def recall(self, index: int) -> None:

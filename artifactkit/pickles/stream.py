@@ -95,6 +95,11 @@ class Stream:
 
     def take_uint(self, n: int) -> int:
         """The next ``n`` bytes as an unsigned little-endian number."""
+        pos = self._pos
+        end = pos + n
+        if end <= len(self._buf):  # most arguments are short, and most of the time goes into reading them
+            self._pos = end
+            return self._buf[pos] if n == 1 else int.from_bytes(self._buf[pos:end], "little")
         return int.from_bytes(self.take_bytes(n), "little")
 
     def skip(self, n: int) -> int:
