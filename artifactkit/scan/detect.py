@@ -25,6 +25,7 @@ MODULES: dict[str, str] = {
     "zlib": "packed",
     "lz4": "packed",
     "zstd": "packed",
+    "zfile": "packed",
     "npy": "numpy_files",
 }
 
@@ -35,6 +36,7 @@ MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x04\x22\x4d\x18", "lz4"),
     (0, b"\x28\xb5\x2f\xfd", "zstd"),
     (0, b"\x93NUMPY", "npy"),
+    (0, b"ZF0x", "zfile"),
 )
 
 # Opcodes that CPython takes with nothing on the stack: any other first byte ends the load before it has begun.

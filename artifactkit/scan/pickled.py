@@ -21,7 +21,7 @@ from .pickle_rules import DISAGREE, MALFORMED, RULES, TRAILING, UNSAFE
 from .piece import Piece
 from .rules import LIMIT, UNREADABLE
 
-__all__ = ["RULES", "Run", "scan"]
+__all__ = ["RULES", "Run", "report", "run_of", "scan"]
 
 LIMITS = Limits(opcodes=20_000_000, memory=256 << 20)
 MAX_PICKLES = 100_000  # in one stream
@@ -124,7 +124,7 @@ def scan(piece: Piece, kind: str) -> None:
     others = [found for found in detect.formats(piece) if found != "pickle"]
     first = piece.first
     member = piece.member
-    judge = Judge(torchscript=piece.container == "torchscript")
+    judge = Judge(torchscript=piece.container == "torchscript", package=piece.container == "torch-package")
     run = Run(piece.data, judge, member=member)
     by_name = piece.name.lower().endswith(SUFFIXES) and not others
     if not piece.size:
@@ -171,6 +171,17 @@ def _is_pickle(run: Run, binary: bool, by_name: bool, others: list[str]) -> bool
 def _say(piece: Piece, judge: Judge) -> None:
     for rule, what, offset, name, severity in judge.said:
         piece.find(rule, what, offset=offset, name=name, severity=severity)
+
+
+def run_of(data: Bytes, judge: Judge, member: str | None) -> Run:
+    """A run over bytes in which pickles and raw numbers alternate: the caller steps."""
+    return Run(data, judge, member=member)
+
+
+def report(piece: Piece, run: Run) -> None:
+    """Say what ``run`` found in bytes that are pickles without doubt, and look into what they carry."""
+    _report(piece, run, True)
+    _look_inside(piece, run.judge)
 
 
 def _report(piece: Piece, run: Run, binary: bool) -> None:
