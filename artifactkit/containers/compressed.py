@@ -227,7 +227,8 @@ class Inflated:
     """A compressed run whose true size is declared elsewhere (a zip directory): random access, one pass when forward.
 
     Reading forward decompresses as it goes and keeps nothing. Going back to near the start begins a new pass, a few
-    times at most; any other step back unpacks into ``spool``, once. The end is checked: size, and CRC-32 when ``crc`` is given.
+    times at most; any other step back unpacks into ``spool``, once. The end is checked: size, and CRC-32
+    when ``crc`` is given.
     """
 
     def __init__(

@@ -78,7 +78,7 @@ def test_types_of_ml_dtypes_are_told_by_their_size(dtype: type, name: str, tmp_p
 def test_what_is_no_number_is_listed(array: np.ndarray, tmp_path: Path) -> None:
     weights = read(written(tmp_path, array))
     assert not weights.tensors
-    assert len(weights.skipped) == 1
+    assert len(weights.skipped) == (2 if array.dtype == object else 1)  # objects one by one
 
 
 def test_mtcnn_style_object_arrays(tmp_path: Path) -> None:
