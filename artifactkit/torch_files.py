@@ -31,13 +31,13 @@ IN_MEMORY = 64 << 20
 class Loader:
     """Reads one file's pickles with one table, and keeps the machines that did, and notes."""
 
-    def __init__(self, data: Bytes, joblib: bool = False) -> None:
+    def __init__(self, data: Bytes, joblib: bool = False, beside: Callable[[str], object] | None = None) -> None:
         self.data = data
         self.machines: list[Machine] = []
         self.notes: list[str] = []
         self._depth = 0
         self._nested_left = max(NESTED_FLOOR, NESTED_RATIO * data.size)
-        self.table: Table = tensor_table(load_bytes=self._nested, joblib=joblib)
+        self.table: Table = tensor_table(load_bytes=self._nested, joblib=joblib, beside=beside)
 
     def note(self, text: str) -> None:
         """Add a note once."""

@@ -5,12 +5,15 @@ Source: ``joblib/numpy_pickle.py``, ``numpy_pickle_compat.py`` and ``compressor.
 
 from __future__ import annotations
 
+import os
+
 from ..artifact import Weights
 from ..checkpoint import collect
 from ..containers import compressed
 from ..containers.pickle_family import ZFILE, begins_as_pickle
 from ..errors import Corrupt, Unreadable
-from ..files import Bytes
+from ..files import Bytes, File
+from ..numpy_files import read_array
 from ..torch_files import Loader
 from ..types import Format, Head, ReadOptions
 
@@ -23,14 +26,28 @@ def sniff(head: Head) -> bool:
 
 def read(head: Head, options: ReadOptions) -> Weights:
     data, how = _unpacked(head)
-    loader = Loader(data, joblib=True)
+    files = [head.path]
+
+    def beside(name: str) -> object:
+        """One array of a dump by joblib before 0.10. The name is the pickle's, so it may not lead elsewhere."""
+        path = os.path.join(os.path.dirname(head.path), name)
+        if not name or name != os.path.basename(name) or name in (".", "..") or "\\" in name or "\0" in name:
+            raise Corrupt("an array is kept outside the folder", file=head.path, found=name[:80])
+        if not os.path.exists(path):
+            raise Unreadable("an array is kept in a file that is not there", file=head.path, expected=name[:80])
+        if path not in files:
+            files.append(path)
+        return read_array(loader, File(path), name)
+
+    loader = Loader(data, joblib=True, beside=beside)
     machine = loader.machine(data)
     value = machine.load()
     if machine.position < data.size:
         loader.note(f"{data.size - machine.position} bytes follow the pickle and were left alone")
     weights = collect(
-        value, format="joblib", file=head.path, options=options, machines=loader.machines, file_size=data.size
-    )
+        value, format="joblib", file=head.path, options=options, machines=loader.machines,
+        file_size=data.size + sum(os.path.getsize(path) for path in files[1:]), files=tuple(files),
+    )  # fmt: skip
     weights.notes[:0] = [*how, *loader.notes]
     return weights
 

@@ -33,16 +33,18 @@ def tensor_table(
     load_bytes: Callable[[bytes | Payload], object] | None = None,
     by_id: Callable[[int], object] | None = None,
     joblib: bool = True,
+    beside: Callable[[str], object] | None = None,
 ) -> Table:
     """The table for one file.
 
     ``load_bytes`` reads the bytes given to ``torch.storage._load_from_bytes``, a whole torch file, and returns its
     value (a ``Storage`` as a rule); without it such storages stay Opaque. ``by_id`` answers TorchScript's
-    ``build_tensor_from_id``. ``joblib`` includes the wrappers whose arrays lie between the opcodes.
+    ``build_tensor_from_id``. ``joblib`` includes the wrappers whose arrays lie between the opcodes;
+    ``beside`` reads the file, of that name and in the same folder, in which joblib before 0.10 kept one array.
     """
     table = dict(_fixed())
     table[("torch.storage", "_load_from_bytes")] = nested_loader(load_bytes)
     table[("torch.jit._pickle", "build_tensor_from_id")] = tensor_by_id(by_id)
     if joblib:
-        table.update(joblib_names(dict(table)))
+        table.update(joblib_names(dict(table), beside))
     return table

@@ -7,6 +7,7 @@ Source: numpy ``_core/src/multiarray/methods.c`` (array_setstate), ``descriptor.
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from dataclasses import dataclass
 
 from .. import dtypes
@@ -274,10 +275,15 @@ class JoblibArray(Inert):
 class JoblibFile(Inert):
     """joblib before 0.10: the array is in a file of its own beside this one."""
 
-    __slots__ = ()
+    __slots__ = ("beside",)
+
+    def __init__(self, beside: Callable[[str], object] | None) -> None:
+        self.beside = beside
 
     def build(self, state: object, machine: Machine) -> object:
         name = state.get("filename") if isinstance(state, dict) else None
+        if self.beside is not None and isinstance(name, str):
+            return self.beside(name)
         return Unsupported(
             f"an array kept in a file of its own ({str(name)[:80] if isinstance(name, str) else 'unnamed'})",
             hint="load it with the joblib that wrote it and dump it again",
@@ -311,14 +317,15 @@ def _entries() -> dict[tuple[str, str], Handler]:
 NUMPY: dict[tuple[str, str], Handler] = _entries()
 
 
-def joblib_names(inner: Table) -> dict[tuple[str, str], Handler]:
+def joblib_names(inner: Table, beside: Callable[[str], object] | None = None) -> dict[tuple[str, str], Handler]:
     """joblib's wrappers; ``inner`` is the table for pickles within the stream (object arrays)."""
     out = {
         ("joblib.numpy_pickle", "NumpyArrayWrapper"): function(lambda call: JoblibArray(inner)),
     }
     for module in ("joblib.numpy_pickle", "joblib.numpy_pickle_compat"):
-        for name in ("NDArrayWrapper", "ZNDArrayWrapper"):
-            out[(module, name)] = function(lambda call: JoblibFile())
+        out[(module, "NDArrayWrapper")] = function(lambda call: JoblibFile(beside))
+        # Its file is compressed and has no header: what joblib 0.10 and later cannot write, and seldom reads.
+        out[(module, "ZNDArrayWrapper")] = function(lambda call: JoblibFile(None))
     return out | {
         (module.replace("joblib", "sklearn.externals.joblib"), name): handler for (module, name), handler in out.items()
     }

@@ -247,4 +247,3 @@ def _entries() -> dict[tuple[str, str], Handler]:
 
 
 PYTHON: dict[tuple[str, str], Handler] = _entries()
-

@@ -15,6 +15,8 @@ import pytest
 from contract import ReaderContract, contents, expected_of, read, sniffed
 
 from artifactkit.errors import Corrupt, LimitExceeded, Refused, Unreadable
+from artifactkit.opening import open_source
+from artifactkit.source import read_all
 
 
 class TestContract(ReaderContract):
@@ -108,13 +110,13 @@ def test_what_is_refused(data: bytes, error: type[Exception], tmp_path: Path) ->
         read(path)
 
 
-def test_arrays_in_files_of_their_own_are_refused_by_name(tmp_path: Path) -> None:
-    # joblib up to 0.9: NDArrayWrapper keeps the name of another file.
+def test_compressed_arrays_in_files_of_their_own_are_refused_by_name(tmp_path: Path) -> None:
+    # joblib up to 0.9 with compress and cache_size: ZNDArrayWrapper names a file that has no header of its own.
     path = tmp_path / "made.pkl"
-    state = pickle.dumps({"filename": "made.pkl_01.npy", "allow_mmap": True, "subclass": None}, 2)[2:-1]
-    path.write_bytes(b"\x80\x02}U\x01wcjoblib.numpy_pickle\nNDArrayWrapper\n)\x81" + state + b"bs.")
+    state = pickle.dumps({"filename": "made.pkl_01.npy.z", "shape": (5,), "init_args": None}, 2)[2:-1]
+    path.write_bytes(b"\x80\x02}U\x01wcjoblib.numpy_pickle\nZNDArrayWrapper\n)\x81" + state + b"bs.")
     assert sniffed(path) == ["joblib"]
-    with pytest.raises(Refused, match=r"made\.pkl_01\.npy"):
+    with pytest.raises(Refused, match=r"made\.pkl_01\.npy\.z"):
         read(path)
 
 
@@ -128,3 +130,45 @@ def test_a_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(compressed, "MAX_RATIO", 10)
     with pytest.raises(LimitExceeded):
         read(path)
+
+
+class Beside:
+    """A dump as joblib before 0.10 made it: ``NDArrayWrapper`` names a .npy in the same folder. Opcodes by hand."""
+
+    @staticmethod
+    def write(folder: Path, name: str, stored: str | None = None) -> Path:
+        path = folder / "old.pkl"
+        text = name.encode()
+        path.write_bytes(
+            b"\x80\x03cjoblib.numpy_pickle\nNDArrayWrapper\n)\x81}(X\x08\x00\x00\x00filename"
+            b"X" + len(text).to_bytes(4, "little") + text + b"X\x08\x00\x00\x00subclasscnumpy\nndarray\nub."
+        )
+        if stored is not None:
+            np.save(folder / stored, np.arange(6, dtype="<f4").reshape(2, 3), allow_pickle=False)
+        return path
+
+
+def test_an_array_in_a_file_beside_is_read(tmp_path: Path) -> None:
+    path = Beside.write(tmp_path, "old.pkl_01.npy", "old.pkl_01.npy")
+    weights = open_source(str(path)).weights
+    [tensor] = weights.tensors.values()
+    assert (tensor.shape, tensor.dtype.name) == ((2, 3), "f32")
+    assert np.frombuffer(read_all(tensor.source), "<f4").tolist() == [0, 1, 2, 3, 4, 5]
+    assert weights.files == (str(path), str(tmp_path / "old.pkl_01.npy"))
+
+
+@pytest.mark.parametrize("name", ["../secret.npy", "/etc/secret.npy", "sub/secret.npy", "..", "", "a\\b.npy"])
+def test_an_array_elsewhere_is_not(tmp_path: Path, name: str) -> None:
+    (tmp_path / "in").mkdir()
+    (tmp_path / "in/sub").mkdir()
+    for secret in (tmp_path / "secret.npy", tmp_path / "in/sub/secret.npy"):
+        np.save(secret, np.zeros(3), allow_pickle=False)
+    path = Beside.write(tmp_path / "in", name)
+    with pytest.raises(Corrupt, match="outside the folder"):
+        open_source(str(path))
+
+
+def test_an_array_in_a_file_that_is_gone_is_named(tmp_path: Path) -> None:
+    with pytest.raises(Unreadable, match="not there") as caught:
+        open_source(str(Beside.write(tmp_path, "gone.npy")))
+    assert caught.value.expected == "gone.npy"

@@ -242,6 +242,7 @@ def _joblib_files() -> list[str]:
         f"joblib_0.10.0_compressed_pickle_py{p}.gz" for p in ("27_np16", "27_np17", "33_np18", "34_np19", "35_np19")
     ]
     names += [f"joblib_0.9.2_compressed_pickle_py{p}.gz" for p in ("27_np16", "27_np17", "34_np19", "35_np19")]
+    names += [f"joblib_0.9.2_pickle_py{p}.pkl" for p in ("27_np16", "27_np17", "33_np18", "34_np19", "35_np19")]
     names += ["joblib_0.11.0_compressed_pickle_py36_np111.gz", "joblib_0.8.4_compressed_pickle_py27_np17.gz"]
     return names
 
