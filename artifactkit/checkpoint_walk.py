@@ -82,7 +82,7 @@ def everything(value: Opaque) -> frozenset[str] | None:
 
 def _module_children(module: Opaque, whole: bool) -> list[Child]:
     passing = module.attrs.get("_non_persistent_buffers_set")
-    left_out = passing if isinstance(passing, set | frozenset | list | tuple) else ()
+    left_out = passing if isinstance(passing, set | frozenset) else frozenset()
     out: list[Child] = []
     for part in MODULE_PARTS:
         held = module.attrs[part]
@@ -174,6 +174,7 @@ def leaves(
         yield Leaf(prefix, root)
         return
     path: list[object] = list(prefix)
+    width = sum(map(_width, prefix))  # characters of the path: names repeat it, and one long key can serve many
     ancestors = {id(root)}
     stack: list[tuple[object, Iterator[Child]]] = [(root, iter(children(root, members)))]
     while stack:
@@ -183,11 +184,11 @@ def leaves(
             stack.pop()
             ancestors.discard(id(container))
             if stack:
-                path.pop()
+                width -= _width(path.pop())
             continue
         key, raw = step
         value = unwrap(raw)
-        budget.spend(1)
+        budget.spend(1 + (width + _width(key) >> 4))
         if id(value) in ancestors:
             yield Leaf((*path, key), value, cycle=True)
         elif id(value) in holding:
@@ -197,9 +198,14 @@ def leaves(
             budget.spend(len(path))
             ancestors.add(id(value))
             path.append(key)
+            width += _width(key)
             stack.append((value, iter(kids)))
         else:
             yield Leaf((*path, key), value)
+
+
+def _width(key: object) -> int:
+    return len(key) if isinstance(key, str | bytes) else 8
 
 
 # -- words for people

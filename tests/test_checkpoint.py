@@ -386,6 +386,15 @@ def test_containers_that_contain_each_other_over_and_over() -> None:
     assert len(interpret(b"\x80\x02" + few + b".").tensors) == 64
 
 
+def test_one_long_key_cannot_be_repeated_into_gigabytes_of_names() -> None:
+    key = b"X" + (50_000).to_bytes(4, "little") + b"k" * 50_000 + b"q\0"
+    several = lambda n: b"\x80\x02}" + key + b"}(" + TENSOR + b"q\x010" + b"".join(
+        b"J" + i.to_bytes(4, "little") + b"h\1" for i in range(n)) + b"us."  # fmt: skip
+    assert len(interpret(several(20)).tensors) == 20
+    with pytest.raises(LimitExceeded):
+        interpret(several(5000))
+
+
 def test_cycles_end() -> None:
     weights = interpret(b"\x80\x02}q\0(U\1w" + TENSOR + b"U\2meh\0U\1l]q\1(h\1h\0eu.")
     assert list(weights.tensors) == ["w"]

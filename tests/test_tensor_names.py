@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from artifactkit.errors import ArtifactkitError, Corrupt, LimitExceeded, Refused
 from artifactkit.files import Memory
-from artifactkit.pickles import Machine, Opaque, Payload
+from artifactkit.pickles import Inert, Machine, Opaque, Payload
 from artifactkit.source import Inline, read_all
 from artifactkit.tensor_names import (
     ArrayValue,
@@ -279,6 +279,36 @@ def test_big_endian_storages_are_swapped_by_element() -> None:
         assert kind.dtype is not None
         made = TensorValue(kind.dtype, (2, 2), (3, 1), 1, storage)
         assert read_all(made.to_source()) == values.reshape(2, 3)[:, 1:].copy().tobytes()
+
+
+# -- the table itself
+
+
+def test_the_table_is_closed_and_cannot_be_changed_by_a_file() -> None:
+    table = tensor_table()
+    assert {module.split(".")[0] for module, _ in table} == {
+        "torch", "numpy", "ml_dtypes", "joblib", "sklearn", "collections", "builtins", "copyreg", "_codecs", "argparse",
+        "types", "pathlib", "datetime", "uuid", "decimal", "fractions", "ipaddress",
+    }  # fmt: skip
+    builtins = {name for module, name in table if module == "builtins"}
+    assert not builtins & {
+        "eval",
+        "exec",
+        "getattr",
+        "setattr",
+        "compile",
+        "open",
+        "__import__",
+        "map",
+        "filter",
+        "type",
+    }
+    assert not any("." in name for _, name in table)
+    for key, handler in table.items():
+        assert (handler.function is None) == (handler.kind == "value"), key
+        # A constant is shared by all files: BUILD, APPEND and SETITEM must find nothing to change in it.
+        assert not isinstance(handler.value, Inert | dict | list | set | bytearray), key
+        hash(handler.value)
 
 
 # -- arguments that lie: any of them is one of our errors
