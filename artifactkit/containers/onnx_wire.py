@@ -225,7 +225,7 @@ class _Walk:
         self.depth = 0
 
     def model(self) -> None:
-        wire, seen = self.wire, set()
+        wire, seen = self.wire, set[int]()
         for number, kind, start, end in wire.fields(0, wire.size):
             if kind != LENGTH:
                 continue
@@ -242,6 +242,8 @@ class _Walk:
                 self._training(start, end)
             elif number == M_FUNCTIONS:
                 self._function(start, end)
+        if M_GRAPH not in seen:
+            raise Corrupt("an ONNX model without a graph", file=wire.file, offset=0)
 
     def _opset(self, start: int, end: int) -> None:
         domain, version = "", 0

@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 from ..containers.tar import is_tar
+from . import detect_models
 
 if TYPE_CHECKING:
     from .piece import Piece
@@ -27,7 +28,7 @@ MODULES: dict[str, str] = {
     "zstd": "packed",
     "zfile": "packed",
     "npy": "numpy_files",
-}
+} | detect_models.MODULES
 
 # (offset, magic, format): one line for each mark that stands at a fixed place.
 MAGIC: tuple[tuple[int, bytes, str], ...] = (
@@ -37,6 +38,7 @@ MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"\x28\xb5\x2f\xfd", "zstd"),
     (0, b"\x93NUMPY", "npy"),
     (0, b"ZF0x", "zfile"),
+    *detect_models.MAGIC,
 )
 
 # Opcodes that CPython takes with nothing on the stack: any other first byte ends the load before it has begun.
@@ -72,6 +74,7 @@ TESTS: tuple[tuple[str, Callable[[Piece], bool]], ...] = (
     ("bz2", _is_bz2),
     ("lzma", _is_lzma),
     ("zlib", _is_zlib),
+    *detect_models.TESTS,
     # Last: most files may begin so; the rule itself says whether this is one.
     ("pickle", lambda piece: piece.first[:1] != b"" and piece.first[0] in FIRST_OPCODES),
 )
@@ -88,12 +91,12 @@ def formats(piece: Piece) -> list[str]:
 
 
 # Name (lower case, last part of the path) -> rules; and the same by suffix.
-NAMES: dict[str, tuple[str, ...]] = {}
+NAMES: dict[str, tuple[str, ...]] = detect_models.NAMES
 SUFFIXES: dict[str, tuple[str, ...]] = {
     ".pkl": ("pickle",),
     ".pickle": ("pickle",),
     ".joblib": ("pickle",),
-}
+} | detect_models.SUFFIXES
 
 
 def by_name(piece: Piece) -> list[str]:
@@ -104,4 +107,5 @@ def by_name(piece: Piece) -> list[str]:
     while at >= 0:  # every suffix: ``.gguf.part`` and ``.part``
         found += SUFFIXES.get(name[at:], ())
         at = name.find(".", at + 1)
+    found += detect_models.by_path(piece)
     return list(dict.fromkeys(found))

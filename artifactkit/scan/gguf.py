@@ -8,6 +8,7 @@ from ..errors import Corrupt, LimitExceeded, Truncated
 from . import templates
 from .model import Rule
 from .piece import Piece
+from .pointers import is_pointer
 
 HEADER = Rule(
     "gguf-header",
@@ -31,6 +32,8 @@ MAX_TEMPLATES = 64
 
 def scan(piece: Piece, kind: str) -> None:
     data = piece.data
+    if is_pointer(piece.first) or (kind == "gguf-name" and piece.first.startswith(gguf_header.MAGIC)):
+        return  # said by the rule for pointers; told by content already
     try:
         header = gguf_header.read_header(data)
     except Truncated:

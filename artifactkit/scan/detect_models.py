@@ -1,0 +1,132 @@
+"""The marks and names of what lies in a model's repository beside pickles and archives. Data for ``detect``; no rules.
+
+Formats that end in ``-name`` stand for a suffix that promises the format: then the content has to keep the promise.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from .piece import Piece
+
+MODULES: dict[str, str] = {
+    "safetensors": "safetensors_file",
+    "safetensors-name": "safetensors_file",
+    "gguf": "gguf",
+    "gguf-name": "gguf",
+    "onnx": "onnx_file",
+    "onnx-name": "onnx_file",
+    "elf": "native",
+    "pe": "native",
+    "macho": "native",
+    "pointer": "pointers",
+    "dvc": "pointers",
+    "config": "configs",
+    "template": "template_files",
+    "yaml": "yaml_tags",
+    "python": "python_files",
+    "pth": "python_files",
+    "requirements": "installs",
+    "pyproject": "installs",
+    "modelfile": "installs",
+    "notebook": "installs",
+    "git-hook": "installs",
+    "git-config": "installs",
+    "tree": "repository",  # of no file: scan_tree
+}
+
+MAGIC: tuple[tuple[int, bytes, str], ...] = (
+    (0, b"GGUF", "gguf"),
+    (0, b"\x7fELF", "elf"),
+    (0, b"\xfe\xed\xfa\xce", "macho"),
+    (0, b"\xce\xfa\xed\xfe", "macho"),
+    (0, b"\xfe\xed\xfa\xcf", "macho"),
+    (0, b"\xcf\xfa\xed\xfe", "macho"),
+)
+
+MAX_SAFETENSORS_HEADER = 100_000_000
+# First bytes of the tags of ModelProto's fields, line feed apart.
+ONNX_FIRST = frozenset(b"\x08\x12\x1a\x22\x28\x32\x3a\x42\x72\xa2\xca\xd2")
+
+
+def _is_safetensors(piece: Piece) -> bool:
+    head = piece.first
+    return head[8:9] == b"{" and 2 <= int.from_bytes(head[:8], "little") <= MAX_SAFETENSORS_HEADER
+
+
+def _is_onnx(piece: Piece) -> bool:
+    if piece.size < 4 or piece.first[0] not in ONNX_FIRST:
+        return False
+    from ..containers.onnx_wire import looks_like_model
+
+    return looks_like_model(piece.data, piece.first)
+
+
+def _is_pe(piece: Piece) -> bool:
+    head = piece.first
+    if not head.startswith(b"MZ") or len(head) < 64:
+        return False
+    at = int.from_bytes(head[60:64], "little")
+    return at + 4 <= piece.size and piece.data.read(at, 4) == b"PE\0\0"
+
+
+def _is_fat(piece: Piece) -> bool:
+    # Java classes have the same four bytes, then a version of 45 or more.
+    return piece.first.startswith(b"\xca\xfe\xba\xbe") and 0 < int.from_bytes(piece.first[4:8], "big") < 40
+
+
+def _is_pointer(piece: Piece) -> bool:
+    head = piece.first
+    if head.startswith(b"version https://"):
+        return True
+    return len(head) < 1024 and b"annex/objects/" in head
+
+
+TESTS: tuple[tuple[str, Callable[[Piece], bool]], ...] = (
+    ("safetensors", _is_safetensors),
+    ("onnx", _is_onnx),
+    ("pe", _is_pe),
+    ("macho", _is_fat),
+    ("pointer", _is_pointer),
+)
+
+NAMES: dict[str, tuple[str, ...]] = {
+    "pyproject.toml": ("pyproject",),
+    "modelfile": ("modelfile",),
+}
+SUFFIXES: dict[str, tuple[str, ...]] = {
+    ".safetensors": ("safetensors-name",),
+    ".gguf": ("gguf-name",),
+    ".onnx": ("onnx-name",),
+    ".json": ("config",),
+    ".jinja": ("template",),
+    ".jinja2": ("template",),
+    ".j2": ("template",),
+    ".yaml": ("yaml",),
+    ".yml": ("yaml",),
+    ".py": ("python",),
+    ".pyw": ("python",),
+    ".pth": ("pth",),
+    ".dvc": ("dvc",),
+    ".ipynb": ("notebook",),
+    ".modelfile": ("modelfile",),
+}
+
+
+def by_path(piece: Piece) -> list[str]:
+    """Rules that more than the last suffix of a name calls for."""
+    name = piece.name.lower()
+    found = []
+    if name.endswith(".txt") and name.startswith(("requirements", "constraints")):
+        found.append("requirements")
+    if name.startswith("modelfile."):
+        found.append("modelfile")
+    place = (piece.member or piece.path).replace("\\", "/")
+    if "/.git/" in f"/{place}":
+        if "/hooks/" in place:
+            found.append("git-hook")
+        elif name in ("config", "config.worktree"):
+            found.append("git-config")
+    return found

@@ -1,0 +1,195 @@
+"""Files that have something installed, built or started: requirements, pyproject, Modelfile, notebooks, git hooks."""
+
+from __future__ import annotations
+
+import json
+import re
+
+from ..errors import Corrupt, LimitExceeded
+from . import outside
+from .model import Rule
+from .piece import Piece
+
+REQUIREMENT = Rule(
+    "requirements-from-elsewhere",
+    "suspicious",
+    "a requirements file takes packages from an unusual place",
+    "installing a package runs its code; what an address gives can change from day to day",
+    "install the same packages, by name and with hashes, from an index that you trust",
+)
+MODELFILE = Rule(
+    "modelfile-path",
+    "suspicious",
+    "a Modelfile takes a model or adapter from outside of its folder",
+    "ollama create reads that file, whatever it is",
+    "put the file beside the Modelfile",
+)
+NOTEBOOK = Rule(
+    "notebook-downloads-and-runs",
+    "suspicious",
+    "a notebook downloads a program and runs it",
+    "running its cells runs what the address gives on that day",
+    "read it, and do not run that cell",
+)
+GIT_HOOK = Rule(
+    "git-hook",
+    "suspicious",
+    "a git hook comes with the files",
+    "git runs it at the next commit, checkout or merge; git itself never copies hooks from another repository",
+    "delete it, or clone the repository again",
+)
+GIT_CONFIG = Rule(
+    "git-config-runs",
+    "suspicious",
+    "a git configuration that comes with the files has git run a program",
+    "even git status, or a prompt that shows the branch, runs it",
+    "clone the repository again",
+)
+RULES = (REQUIREMENT, MODELFILE, NOTEBOOK, GIT_HOOK, GIT_CONFIG)
+
+MAX_TEXT = 8 << 20
+ADDRESS = re.compile(r"(?:[a-z]+\+)?[a-z]+://[^\s\"']+")
+HOSTS = frozenset({
+    "pypi.org", "files.pythonhosted.org", "test.pypi.org", "download.pytorch.org", "github.com", "gitlab.com",
+    "huggingface.co", "pypi.nvidia.com", "pypi.ngc.nvidia.com", "storage.googleapis.com", "data.pyg.org",
+    "flashinfer.ai", "wheels.vllm.ai", "abetlen.github.io", "developer.download.nvidia.com", "repo.radeon.com",
+    "gitee.com", "bitbucket.org", "codeload.github.com", "raw.githubusercontent.com", "objects.githubusercontent.com",
+    "modelscope.oss-cn-beijing.aliyuncs.com", "mirrors.aliyun.com", "pypi.tuna.tsinghua.edu.cn", "pypi.org.",
+})  # fmt: skip
+OLLAMA_BLOB = re.compile(r".*[/\\]blobs[/\\]sha256[-:][0-9a-f]{64}")
+PIPE_TO_SHELL = re.compile(
+    r"\b(?:curl|wget)\b[^\n|;&]*\|\s*(?:sudo\s+)?(?:ba|z|da)?sh\b"
+    r"|\b(?:ba)?sh\s+(?:-c\s+)?[\"']?(?:<\(|\$\()\s*(?:curl|wget)\b"
+)
+# Values of these run programs (git-config(1)).
+CONFIG_RUNS = re.compile(
+    r"^\s*(fsmonitor|sshcommand|hookspath|pager|editor|askpass|gitproxy|external|textconv|command|clean|smudge|process"
+    r"|driver|program|helper|cmd|uploadpack|receivepack|[\w-]+)\s*=\s*(.*)$", re.IGNORECASE)  # fmt: skip
+RUNNING_KEYS = frozenset({"fsmonitor", "sshcommand", "hookspath", "askpass", "gitproxy", "external", "textconv"})
+FILTERS = ("clean", "smudge", "process")
+ORDINARY_FILTERS = ("git-lfs ", "git lfs ", "git-annex ", "git annex ", "nbstripout", "git-xet ", "git xet ")
+
+
+def text_of(piece: Piece) -> str:
+    if piece.size > MAX_TEXT:
+        raise LimitExceeded("a text file out of proportion", expected=f"at most {MAX_TEXT} bytes", found=piece.size)
+    return piece.data.read(0, piece.size).decode("utf-8-sig", "replace")
+
+
+def scan(piece: Piece, kind: str) -> None:
+    match kind:
+        case "requirements":
+            _requirements(piece)
+        case "pyproject":
+            piece.runs(
+                f"{piece.name}: a Python project with its build",
+                "pip install of this folder runs the build backend that it names",
+                "do not install the folder",
+            )
+        case "modelfile":
+            _modelfile(piece)
+        case "notebook":
+            _notebook(piece)
+        case "git-hook":
+            _hook(piece)
+        case "git-config":
+            _git_config(piece)
+
+
+def _requirements(piece: Piece) -> None:
+    if b"\0" in piece.first:
+        return
+    piece.runs(
+        f"{piece.name}: packages to be installed",
+        "pip install -r, and services that install it for you",
+        "install what you need by name, with hashes",
+    )
+    for number, line in enumerate(text_of(piece).splitlines(), 1):
+        line = line.partition(" #")[0].strip()
+        if not line or line.startswith("#"):
+            continue
+        if line.startswith("--trusted-host"):
+            piece.find(REQUIREMENT, f"line {number}: {line[:120]} turns off the check of certificates")
+        for found in ADDRESS.finditer(line):
+            scheme, _, rest = found.group().partition("://")
+            host = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2].partition(":")[0].lower()
+            if scheme.endswith(("http", "file")) or host not in HOSTS:
+                piece.find(REQUIREMENT, f"line {number}: {found.group()[:150]}", name=found.group()[:150])
+
+
+def _modelfile(piece: Piece) -> None:
+    if b"\0" in piece.first:
+        return
+    inside = False  # of a block of text, in three quotes
+    for number, line in enumerate(text_of(piece).splitlines(), 1):
+        quotes = line.count('"""')
+        if inside or not line.strip():
+            inside ^= quotes % 2 == 1
+            continue
+        inside = quotes % 2 == 1
+        command, _, value = line.strip().partition(" ")
+        value = value.strip().strip("\"'")
+        if command.upper() not in ("FROM", "ADAPTER", "DRAFT") or not value or OLLAMA_BLOB.fullmatch(value):
+            continue
+        if value.lower().startswith(("hf.co/", "huggingface.co/", "https://hf.co/", "https://huggingface.co/")):
+            continue
+        problem = outside.by_name(value).problem
+        if problem:
+            piece.find(MODELFILE, f"line {number}: {command.upper()} {value[:150]}: {problem}", name=value[:150])
+
+
+def _notebook(piece: Piece) -> None:
+    if not piece.size:
+        return
+    try:
+        document = json.loads(text_of(piece))
+    except (ValueError, RecursionError) as error:
+        raise Corrupt(f"not a notebook: {error or 'nested too deeply'}") from None
+    cells = document.get("cells") if isinstance(document, dict) else None
+    for worksheet in document.get("worksheets", []) if isinstance(document, dict) else []:
+        cells = (cells or []) + (worksheet.get("cells", []) if isinstance(worksheet, dict) else [])
+    commands: list[str] = []
+    for cell in cells if isinstance(cells, list) else []:
+        if not isinstance(cell, dict) or cell.get("cell_type") != "code":
+            continue
+        source = cell.get("source", cell.get("input", ""))
+        text = "".join(s for s in source if isinstance(s, str)) if isinstance(source, list) else str(source)
+        commands += [line.strip() for line in text.splitlines() if line.lstrip().startswith(("!", "%%bash", "%%sh"))]
+        if PIPE_TO_SHELL.search(text):
+            piece.find(NOTEBOOK, f"a cell runs {PIPE_TO_SHELL.search(text).group()[:120]}")  # type: ignore[union-attr]
+    shown = f", with commands ({commands[0][:60]!r} ...)" if commands else ""
+    piece.runs(f"a notebook{shown}", "whoever runs its cells", "read it without running it")
+
+
+def _hook(piece: Piece) -> None:
+    name = piece.name
+    if name.endswith(".sample") or not piece.size:
+        return
+    text = piece.first.decode("utf-8", "replace")
+    piece.runs(f"git hook {name}", "git, at the event of that name", "git -c core.hooksPath=/dev/null ...")
+    if "File generated by pre-commit" in text or "git lfs " in text or "git-lfs " in text:
+        return
+    piece.find(GIT_HOOK, f"the hook {name}")
+
+
+def _git_config(piece: Piece) -> None:
+    section = ""
+    for number, line in enumerate(text_of(piece).splitlines(), 1):
+        bare = line.strip()
+        if bare.startswith("["):
+            section = bare[1:].partition("]")[0].split()[0].strip('"').lower() if len(bare) > 2 else ""
+            bare = bare.partition("]")[2].strip()
+        found = CONFIG_RUNS.match(bare)
+        if not found:
+            continue
+        key, value = found[1].lower(), found[2].strip().strip('"')
+        runs = (
+            (section == "core" and key in RUNNING_KEYS and value.lower() not in ("", "true", "false", "/dev/null"))
+            or (section == "diff" and key in ("external", "textconv", "command"))
+            or (section == "filter" and key in FILTERS and not value.startswith(ORDINARY_FILTERS))
+            or (section == "alias" and value.startswith("!"))
+            or (section == "merge" and key == "driver")
+            or (section == "credential" and key == "helper" and value.startswith("!"))
+        )
+        if runs and value:
+            piece.find(GIT_CONFIG, f"line {number}: {section}.{key} = {value[:120]}", name=f"{section}.{key}")

@@ -1,0 +1,189 @@
+"""What a Python file calls at the moment of its import: from its syntax tree, nothing is run."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import warnings
+from dataclasses import dataclass
+
+# Calls that start a program. Exact names, after imports and their aliases are resolved.
+COMMANDS = frozenset({
+    "os.system", "os.popen", "os.startfile", "os.execl", "os.execle", "os.execlp", "os.execlpe", "os.execv",
+    "os.execve", "os.execvp", "os.execvpe", "os.spawnl", "os.spawnle", "os.spawnlp", "os.spawnlpe", "os.spawnv",
+    "os.spawnve", "os.spawnvp", "os.spawnvpe", "os.posix_spawn", "os.posix_spawnp", "posix.system", "nt.system",
+    "subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output", "subprocess.Popen",
+    "subprocess.getoutput", "subprocess.getstatusoutput", "pty.spawn", "commands.getoutput", "popen2.popen2",
+    "asyncio.create_subprocess_shell", "asyncio.create_subprocess_exec", "pip.main", "pip._internal.main",
+})  # fmt: skip
+STRINGS = frozenset({"exec", "eval", "builtins.exec", "builtins.eval", "execfile", "runpy.run_path", "code.interact"})
+BUILDS = frozenset({"subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output",
+                    "subprocess.Popen", "subprocess.getoutput", "exec", "os.popen", "os.system"})  # fmt: skip
+DECODERS = frozenset({
+    "b64decode", "b32decode", "b16decode", "a85decode", "b85decode", "urlsafe_b64decode", "decompress", "fromhex",
+    "unhexlify", "decodebytes", "loads", "rot13",
+})  # fmt: skip
+UNPICKLERS = frozenset({"pickle.loads", "marshal.loads", "dill.loads", "cloudpickle.loads", "_pickle.loads"})
+
+
+class Danger(enum.Enum):
+    """COMMAND: a command, or code from a string. HIDDEN: code that was encoded."""
+
+    COMMAND = "command"
+    HIDDEN = "hidden"
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One call at import. ``builds``: of a kind that installation scripts make as a matter of course."""
+
+    danger: Danger
+    what: str
+    name: str
+    line: int
+    builds: bool = False
+
+
+def at_import(source: bytes) -> list[Call] | None:
+    """The calls that importing the file makes and that run a command or code; None when it cannot be parsed."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of strings with odd escapes: not ours to say
+        try:
+            tree = ast.parse(source)
+            return _Importing(tree).calls()
+        except (SyntaxError, ValueError, RecursionError, MemoryError):
+            return None
+
+
+class _Importing:
+    def __init__(self, tree: ast.Module) -> None:
+        self.tree = tree
+        self.aliases: dict[str, str] = {}
+        self.functions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef] = {}
+        self.constants: dict[str, ast.expr] = {}
+        self.found: list[Call] = []
+        self.entered: set[str] = set()
+
+    def calls(self) -> list[Call]:
+        for statement in ast.walk(self.tree):
+            if isinstance(statement, ast.Import):
+                for item in statement.names:
+                    self.aliases[item.asname or item.name.partition(".")[0]] = (
+                        item.name if item.asname else item.name.partition(".")[0]
+                    )
+            elif isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
+                for item in statement.names:
+                    self.aliases[item.asname or item.name] = f"{statement.module}.{item.name}"
+        for node in self.tree.body:
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                self.functions[node.name] = node
+            elif isinstance(node, ast.Assign) and len(node.targets) == 1 and isinstance(node.targets[0], ast.Name):
+                self.constants[node.targets[0].id] = node.value
+        self._statements(self.tree.body)
+        return list(dict.fromkeys(self.found))
+
+    def _statements(self, body: list[ast.stmt]) -> None:
+        waiting: list[ast.AST] = list(reversed(body))
+        while waiting:
+            node = waiting.pop()
+            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                # The body waits for a call; decorators and defaults do not.
+                waiting.extend([*node.decorator_list, *node.args.defaults, *(d for d in node.args.kw_defaults if d)])
+                continue
+            if isinstance(node, ast.Lambda):
+                continue
+            if isinstance(node, ast.If) and _is_main(node.test):
+                waiting.extend(node.orelse)
+                continue
+            if isinstance(node, ast.Call):
+                self._call(node)
+            waiting.extend(reversed(list(ast.iter_child_nodes(node))))
+
+    def _call(self, node: ast.Call) -> None:
+        name = self._name(node.func)
+        if name is None:
+            return
+        if name in self.functions and name not in self.entered:
+            self.entered.add(name)
+            self._statements(self.functions[name].body)
+        if name in COMMANDS:
+            self.found.append(Call(Danger.COMMAND, f"calls {name}", name, node.lineno, name in BUILDS))
+        elif name in STRINGS and node.args:
+            self._string(node, name)
+        elif name in UNPICKLERS and node.args and self._is_constant(node.args[0]):
+            self.found.append(Call(Danger.HIDDEN, f"calls {name} on bytes in the file", name, node.lineno))
+
+    def _string(self, node: ast.Call, name: str) -> None:
+        decoder = self._decoder(node.args[0], 0)
+        if decoder:
+            self.found.append(Call(Danger.HIDDEN, f"calls {name} on what {decoder} gives", name, node.lineno))
+        elif not isinstance(node.args[0], ast.Constant):
+            self.found.append(Call(Danger.COMMAND, f"calls {name}", name, node.lineno, True))
+        elif isinstance(node.args[0].value, str | bytes):
+            inner = node.args[0].value
+            inside = at_import(inner.encode("utf-8", "replace") if isinstance(inner, str) else inner)
+            if inside:
+                self.found.extend(Call(c.danger, f"{name}: {c.what}", c.name, node.lineno, c.builds) for c in inside)
+
+    def _decoder(self, node: ast.expr, depth: int) -> str:
+        """The name of the function that decodes a constant on the way to ``node``; else the empty string."""
+        if depth > 8:
+            return ""
+        if isinstance(node, ast.Name) and node.id in self.constants:
+            return self._decoder(self.constants[node.id], depth + 1)
+        if not isinstance(node, ast.Call):
+            return ""
+        last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
+        last = self.aliases.get(last, last).rpartition(".")[2]
+        inner = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
+        fed = any(self._is_constant(a) or self._decoder(a, depth + 1) for a in inner)
+        if last in DECODERS and fed:
+            return last
+        return next((found for a in inner if (found := self._decoder(a, depth + 1))), "")
+
+    def _is_constant(self, node: ast.expr) -> bool:
+        if isinstance(node, ast.Name):
+            return node.id in self.constants and isinstance(self.constants[node.id], ast.Constant)
+        if isinstance(node, ast.BinOp):
+            return self._is_constant(node.left) and self._is_constant(node.right)
+        return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
+
+    def _name(self, node: ast.expr) -> str | None:
+        """The dotted name of what is called, aliases resolved; ``__import__('os').system`` and getattr included."""
+        parts: list[str] = []
+        while isinstance(node, ast.Attribute):
+            parts.append(node.attr)
+            node = node.value
+        if isinstance(node, ast.Name):
+            base = self.aliases.get(node.id, node.id)
+            bound = self.constants.get(node.id)
+            if bound is not None and node.id not in self.aliases and isinstance(bound, ast.Attribute | ast.Call):
+                resolved = self._name(bound) if isinstance(bound, ast.Attribute) else self._imported(bound)
+                base = resolved or base
+        elif isinstance(node, ast.Call):
+            imported = self._imported(node)
+            if imported is None:
+                return None
+            base = imported
+        else:
+            return None
+        return ".".join([base, *reversed(parts)])
+
+    def _imported(self, node: ast.Call) -> str | None:
+        """What ``__import__('os')``, ``import_module('os')`` and ``getattr(os, 'system')`` give: a dotted name."""
+        name = self._name(node.func) if not isinstance(node.func, ast.Call) else None
+        arguments = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        if name in ("__import__", "builtins.__import__", "importlib.import_module", "importlib.__import__"):
+            return arguments[0] if arguments else None
+        if name in ("getattr", "builtins.getattr") and len(node.args) >= 2 and arguments:
+            base = self._name(node.args[0]) if not isinstance(node.args[0], ast.Call) else self._imported(node.args[0])
+            return f"{base}.{arguments[0]}" if base else None
+        return None
+
+
+def _is_main(test: ast.expr) -> bool:
+    """``__name__ == "__main__"``"""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq):
+        return False
+    sides = (test.left, test.comparators[0])
+    return {getattr(side, "id", getattr(side, "value", None)) for side in sides} == {"__name__", "__main__"}

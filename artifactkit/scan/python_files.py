@@ -1,0 +1,124 @@
+"""Python that comes with a model: who would run it, and what it does the moment it is imported.
+
+A repository's own code is inventory. A finding is only what runs a command, or hidden code, when it is merely imported,
+and what Python runs by itself: sitecustomize, usercustomize, and import lines in .pth files of site-packages.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+
+from .model import Rule
+from .piece import Piece
+
+AT_IMPORT = Rule(
+    "python-runs-at-import",
+    "suspicious",
+    "a Python file runs a command, or code from a string, when it is imported",
+    "loading the model with trust_remote_code, or an import by accident, is enough",
+    "read the file; load the model without it",
+)
+HIDDEN = Rule(
+    "python-hidden-code",
+    "malicious",
+    "a Python file decodes hidden code and runs it when it is imported",
+    "nobody who has nothing to hide encodes what a file does",
+    "do not import it",
+)
+AUTOMATIC = Rule(
+    "python-runs-by-itself",
+    "suspicious",
+    "a file that Python runs by itself at every start",
+    "sitecustomize and usercustomize are imported by every Python that has the folder on its path",
+    "delete it, or keep the folder off the path (python -I)",
+)
+PTH = Rule(
+    "pth-import",
+    "suspicious",
+    "a .pth file with lines of code",
+    "in site-packages, every start of Python runs the lines that begin with import",
+    "delete it",
+)
+PTH_UNSAFE = Rule(
+    "pth-runs-code",
+    "malicious",
+    "a .pth file that runs a command or hidden code",
+    "in site-packages, every start of Python runs the lines that begin with import",
+    "delete it",
+)
+RULES = (AT_IMPORT, HIDDEN, AUTOMATIC, PTH, PTH_UNSAFE)
+
+MAX_SOURCE = 4 << 20
+MAX_PTH = 64 << 10
+WORTH_PARSING = re.compile(
+    rb"system|popen|Popen|subprocess|exec|eval|spawn|loads|__import__|getattr|compile|pty|import_module|fork"
+)
+# Who runs a file of this name, when not the one who imports it.
+RUNNERS = {
+    "setup.py": ("pip install, python -m build: at installation", "install a wheel; pip install --only-binary :all:"),
+    "conftest.py": ("pytest, before it collects a test in that folder", "do not run the tests"),
+    "handler.py": ("an inference endpoint that takes custom handlers", "deploy without a custom handler"),
+    "noxfile.py": ("nox", "do not run it"),
+    "fabfile.py": ("fabric", "do not run it"),
+    "dodo.py": ("doit", "do not run it"),
+    "app.py": ("whoever starts the application", "do not start it"),
+    "generate.py": ("transformers' generate(custom_generate=...), with trust_remote_code=True", "do not pass it"),
+    "__init__.py": ("import of its folder", "do not import it"),
+    "__main__.py": ("python -m, or python on its folder or archive", "do not run it"),
+}
+ORDINARY = ("import, and loaders that are allowed to (trust_remote_code=True)", "load with trust_remote_code=False")
+PTH_LINE = re.compile(rb"^import[ \t]", re.MULTILINE)
+PTH_DANGER = re.compile(
+    rb"\bexec\b|\beval\b|subprocess|os\.system|popen|base64|__import__|socket|urllib|requests|marshal|zlib|compile\("
+    rb"|bytes\.fromhex|ctypes"
+)
+
+
+def scan(piece: Piece, kind: str) -> None:
+    if kind == "pth":
+        _pth(piece)
+        return
+    name = piece.name.lower()
+    runs, avoid = RUNNERS.get(name, ORDINARY)
+    if name == "generate.py" and os.path.basename(os.path.dirname(piece.path)) != "custom_generate":
+        runs, avoid = ORDINARY
+    piece.runs(f"Python code: {piece.name}", runs, avoid)
+    if name in ("sitecustomize.py", "usercustomize.py"):
+        piece.find(AUTOMATIC, f"{piece.name}: every Python that has this folder on its path runs it")
+    if piece.size > MAX_SOURCE:
+        piece.runs(f"{piece.name}: {piece.size} bytes of Python, more than is parsed here", runs, avoid)
+        source = piece.data.read(0, MAX_SOURCE)
+        if re.search(rb"exec\s*\(\s*(?:\w+\.)*(?:b64decode|decompress|loads|fromhex)", source):
+            piece.find(HIDDEN, "decodes a string and runs it")
+        return
+    source = piece.data.read(0, piece.size)
+    if not WORTH_PARSING.search(source):
+        return
+    from .python_calls import Danger, at_import
+
+    calls = at_import(source)
+    if calls is None:
+        piece.runs(f"{piece.name}: Python that this version cannot parse", runs, avoid)
+        return
+    for call in calls:
+        shown = f"line {call.line}: {call.what}"
+        piece.runs(f"{piece.name}, {shown}, at import", runs, avoid)
+        if call.danger is Danger.HIDDEN:
+            piece.find(HIDDEN, shown, name=call.name)
+        elif call.danger is Danger.COMMAND and not (name == "setup.py" and call.builds):
+            piece.find(AT_IMPORT, shown, name=call.name)
+
+
+def _pth(piece: Piece) -> None:
+    """``.pth`` is also what people call checkpoints: only text has lines."""
+    first = piece.first
+    if piece.size > MAX_PTH or b"\0" in first or first[:1] == b"\x80":
+        return
+    text = piece.data.read(0, piece.size)
+    lines = [text[m.start() :].split(b"\n", 1)[0] for m in PTH_LINE.finditer(text)]
+    for line in lines[:20]:
+        shown = line[:120].decode("utf-8", "replace")
+        piece.find(PTH_UNSAFE if PTH_DANGER.search(line) else PTH, shown)
+    if lines:
+        piece.runs("lines of a .pth file", "every start of a Python that has it in site-packages", "delete it")
