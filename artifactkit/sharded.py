@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 from .artifact import Dropped, TensorView, Weights
 from .containers import strict_json
-from .containers.strict_json import Pairs, type_name
+from .containers.strict_json import duplicate, type_name
 from .errors import Corrupt, LimitExceeded, Unreadable
 from .files import File
 from .types import Head
@@ -41,32 +41,31 @@ def read_index(file: File) -> Index:
     if file.size > MAX_INDEX:
         raise LimitExceeded("the index is too large", file=path, expected=f"at most {MAX_INDEX} bytes", found=file.size)
     document = strict_json.loads(file.read(0, file.size), what="the index", file=path)
-    if not isinstance(document, Pairs):
+    if not isinstance(document, dict):
         raise Corrupt("the index is not a JSON object", file=path, expected="object", found=type_name(document))
-    twice = document.duplicate()
+    twice = duplicate(document)
     if twice is not None:
         raise Corrupt(f"the key {twice!r} comes twice in the index", file=path)
-    fields = dict(document)
-    weight_map, extra = fields.get("weight_map"), fields.get("metadata", Pairs())
-    if not isinstance(weight_map, Pairs):
-        found = type_name(weight_map) if "weight_map" in fields else "none"
+    weight_map, extra = document.get("weight_map"), document.get("metadata")
+    if not isinstance(weight_map, dict):
+        found = type_name(weight_map) if "weight_map" in document else "none"
         raise Corrupt("the index has no weight_map", file=path, expected="an object: tensor -> file", found=found)
-    twice = weight_map.duplicate()
+    twice = duplicate(weight_map)
     if twice is not None:
         raise Corrupt("a tensor comes twice in the index", file=path, tensor=twice)
     shards: dict[str, str] = {}
-    for name, shard in weight_map:
+    for name, shard in weight_map.items():
         if not isinstance(shard, str):
             found = type_name(shard)
             raise Corrupt("a shard's name is no string", file=path, tensor=name, expected="string", found=found)
         shards[name] = shard
     metadata: dict[str, str] = {}
     total: int | None = None
-    if isinstance(extra, Pairs):
-        twice = extra.duplicate()
+    if isinstance(extra, dict):
+        twice = duplicate(extra)
         if twice is not None:
             raise Corrupt(f"the metadata key {twice!r} comes twice in the index", file=path)
-        for key, value in extra:
+        for key, value in extra.items():
             if isinstance(value, str):
                 metadata[key] = value
             elif key == "total_size" and isinstance(value, int):

@@ -10,16 +10,18 @@ from __future__ import annotations
 
 import json
 from dataclasses import dataclass, field
+from typing import NoReturn, Protocol
 
 from ..errors import Corrupt, LimitExceeded, Truncated
-from ..files import File
+from ..files import Bytes
 from . import strict_json
-from .strict_json import Pairs, type_name
+from .strict_json import duplicate, type_name
 
 LENGTH_BYTES = 8
 MAX_HEADER = 100_000_000  # the reference library's limit (tensor.rs, MAX_HEADER_SIZE)
 METADATA = "__metadata__"
 FIELDS = ("dtype", "shape", "data_offsets")
+_FIELDS = frozenset(FIELDS)
 
 # Bits an element (tensor.rs, Dtype::bitsize). Not taken from ``dtypes``: the scanner stands on this module.
 BITS: dict[str, int] = {
@@ -29,6 +31,12 @@ BITS: dict[str, int] = {
     "F6_E2M3": 6, "F6_E3M2": 6, "F4": 4,
 }  # fmt: skip
 _MAX = 2**64 - 1  # sizes are unsigned 64-bit integers in the reference library
+
+
+class NamedBytes(Bytes, Protocol):
+    """Bytes with the path that messages name: a file, or a part of one."""
+
+    path: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +70,7 @@ def announced_length(first: bytes) -> int:
     return int.from_bytes(first[:LENGTH_BYTES], "little")
 
 
-def read_header(file: File, *, repair: bool = False) -> Header:
+def read_header(file: NamedBytes, *, repair: bool = False) -> Header:
     """Read and check the header of ``file``. No tensor byte is read.
 
     Raises Truncated, LimitExceeded or Corrupt with file, tensor, offset, expected and found. With ``repair``, metadata
@@ -71,19 +79,19 @@ def read_header(file: File, *, repair: bool = False) -> Header:
     length, raw = _read_raw(file)
     path = file.path
     document = strict_json.loads(raw, what="the header", file=path, offset=LENGTH_BYTES)
-    if not isinstance(document, Pairs):
+    if not isinstance(document, dict):
         raise Corrupt(
             "the header is not a JSON object", file=path, offset=LENGTH_BYTES,
             expected="object", found=type_name(document),
         )  # fmt: skip
-    twice = document.duplicate()
+    twice = duplicate(document)
     if twice == METADATA:
         raise Corrupt("__metadata__ comes twice in the header", file=path, offset=LENGTH_BYTES)
     if twice is not None:
         raise Corrupt("a tensor name comes twice in the header", file=path, tensor=twice, offset=LENGTH_BYTES)
 
     header = Header([], {}, LENGTH_BYTES + length, length)
-    for name, value in document:
+    for name, value in document.items():
         if name == METADATA:
             header.metadata = _metadata(value, path, repair, header.mended)
         else:
@@ -95,7 +103,7 @@ def read_header(file: File, *, repair: bool = False) -> Header:
     return header
 
 
-def _read_raw(file: File) -> tuple[int, bytes]:
+def _read_raw(file: NamedBytes) -> tuple[int, bytes]:
     path = file.path
     if file.size < LENGTH_BYTES:
         raise Truncated(
@@ -125,7 +133,7 @@ def _read_raw(file: File) -> tuple[int, bytes]:
 
 def _metadata(value: object, path: str, repair: bool, mended: list[str]) -> dict[str, str]:
     """``__metadata__`` as strings; Corrupt, or a line in ``mended``, for everything else."""
-    if not isinstance(value, Pairs):
+    if not isinstance(value, dict):
         if repair:
             mended.append(f"__metadata__ was {type_name(value)}, now empty")
             return {}
@@ -133,16 +141,16 @@ def _metadata(value: object, path: str, repair: bool, mended: list[str]) -> dict
             "__metadata__ is not an object", file=path, offset=LENGTH_BYTES,
             expected="an object of strings", found=type_name(value), hint="--repair drops it, tensor bytes untouched",
         )  # fmt: skip
-    if {key for key, _ in value} == set(FIELDS) and not isinstance(dict(value)["shape"], str):
+    if value.keys() == set(FIELDS) and not isinstance(value["shape"], str):
         raise Corrupt(
             "a tensor is named __metadata__, a name that the format reserves", file=path, offset=LENGTH_BYTES,
             tensor=METADATA,
         )  # fmt: skip
-    twice = value.duplicate()
+    twice = duplicate(value)
     if twice is not None:
         raise Corrupt(f"the metadata key {twice!r} comes twice", file=path, offset=LENGTH_BYTES)
     out: dict[str, str] = {}
-    for key, item in value:
+    for key, item in value.items():
         if isinstance(item, str):
             out[key] = item
             continue
@@ -152,13 +160,15 @@ def _metadata(value: object, path: str, repair: bool, mended: list[str]) -> dict
                 expected="string", found=type_name(item),
                 hint="--repair turns it into a string, tensor bytes untouched",
             )  # fmt: skip
-        out[key] = json.dumps(strict_json.plain(item), ensure_ascii=False, separators=(",", ":"))
+        out[key] = json.dumps(item, ensure_ascii=False, separators=(",", ":"))
         mended.append(f"metadata {key!r}: {type_name(item)} -> string {out[key]!r}")
     return out
 
 
 def _size(value: object, what: str, name: str, path: str) -> int:
     """A size or offset: an integer from 0 to 2**64 - 1."""
+    if type(value) is int and 0 <= value <= _MAX:
+        return value
     if isinstance(value, bool) or not isinstance(value, int):
         if isinstance(value, float) and str(value) == "-0.0":
             raise Corrupt(f"a negative {what}", file=path, tensor=name, expected="0 or more", found="-0")
@@ -166,21 +176,10 @@ def _size(value: object, what: str, name: str, path: str) -> int:
         raise Corrupt(f"a {what} that is no integer", file=path, tensor=name, expected="integer", found=found)
     if value < 0:
         raise Corrupt(f"a negative {what}", file=path, tensor=name, expected="0 or more", found=value)
-    if value > _MAX:
-        raise Corrupt(f"a {what} beyond 64 bits", file=path, tensor=name, expected=f"at most {_MAX}", found=value)
-    return value
+    raise Corrupt(f"a {what} beyond 64 bits", file=path, tensor=name, expected=f"at most {_MAX}", found=value)
 
 
-def _entry(name: str, value: object, path: str) -> Entry:
-    """One tensor's entry, checked by itself: fields, types, and length against dtype and shape."""
-    if not isinstance(value, Pairs):
-        raise Corrupt(
-            "a tensor's entry is not an object", file=path, tensor=name, expected="object", found=type_name(value)
-        )
-    twice = value.duplicate()
-    if twice is not None:
-        raise Corrupt(f"the field {twice!r} comes twice in a tensor's entry", file=path, tensor=name)
-    fields = dict(value)
+def _wrong_fields(fields: dict[str, object], name: str, path: str) -> NoReturn:
     missing = [f for f in FIELDS if f not in fields]
     if missing:
         raise Corrupt(
@@ -188,18 +187,31 @@ def _entry(name: str, value: object, path: str) -> Entry:
             expected=", ".join(FIELDS), found=", ".join(fields) or "no field",
         )  # fmt: skip
     extra = [f for f in fields if f not in FIELDS]
-    if extra:
+    raise Corrupt(
+        f"a tensor's entry has an unknown field {extra[0]!r}", file=path, tensor=name,
+        expected=", ".join(FIELDS), found=", ".join(fields),
+    )  # fmt: skip
+
+
+def _entry(name: str, value: object, path: str) -> Entry:
+    """One tensor's entry, checked by itself: fields, types, and length against dtype and shape."""
+    if not isinstance(value, dict):
         raise Corrupt(
-            f"a tensor's entry has an unknown field {extra[0]!r}", file=path, tensor=name,
-            expected=", ".join(FIELDS), found=", ".join(fields),
-        )  # fmt: skip
+            "a tensor's entry is not an object", file=path, tensor=name, expected="object", found=type_name(value)
+        )
+    twice = duplicate(value)
+    if twice is not None:
+        raise Corrupt(f"the field {twice!r} comes twice in a tensor's entry", file=path, tensor=name)
+    fields = value
+    if fields.keys() != _FIELDS:
+        _wrong_fields(fields, name, path)
     dtype = fields["dtype"]
     if not isinstance(dtype, str):
         raise Corrupt("a dtype that is no string", file=path, tensor=name, expected="string", found=type_name(dtype))
     if dtype not in BITS:
         raise Corrupt("an unknown dtype", file=path, tensor=name, expected=", ".join(BITS), found=dtype[:80])
     shape = fields["shape"]
-    if not isinstance(shape, list) or isinstance(shape, Pairs):
+    if not isinstance(shape, list):
         raise Corrupt("a shape that is no list", file=path, tensor=name, expected="array", found=type_name(shape))
     sizes = tuple(_size(n, "size in the shape", name, path) for n in shape)
     count = 1
@@ -217,8 +229,8 @@ def _entry(name: str, value: object, path: str) -> Entry:
             expected=f"at most {_MAX}", found=f"{count} x {BITS[dtype]}",
         )  # fmt: skip
     offsets = fields["data_offsets"]
-    if not isinstance(offsets, list) or isinstance(offsets, Pairs) or len(offsets) != 2:
-        found = f"array of {len(offsets)}" if type_name(offsets) == "array" else type_name(offsets)  # type: ignore[arg-type]
+    if not isinstance(offsets, list) or len(offsets) != 2:
+        found = f"array of {len(offsets)}" if isinstance(offsets, list) else type_name(offsets)
         raise Corrupt("data_offsets that are no pair", file=path, tensor=name, expected="[begin, end]", found=found)
     begin, end = (_size(n, "data offset", name, path) for n in offsets)
     if begin > end:
@@ -244,7 +256,7 @@ def _short(shape: tuple[int, ...]) -> str:
     return str(list(shape)) if len(shape) <= 16 else f"{str(list(shape[:16]))[:-1]}, ... {len(shape)} dimensions]"
 
 
-def _check_cover(header: Header, file: File) -> None:
+def _check_cover(header: Header, file: NamedBytes) -> None:
     """Tensors follow each other without overlap or hole, from the end of the header to the end of the file."""
     path, start = file.path, header.data_start
     available = file.size - start

@@ -22,17 +22,28 @@ _LONE_SURROGATE = re.compile("[\ud800-\udfff]")
 _OPEN = frozenset(b"[{")
 
 
-class Pairs(list[tuple[str, object]]):
-    """A JSON object as its (key, value) pairs in order, duplicates included: the caller says what each one means."""
+class Duplicated(dict[str, object]):
+    """A JSON object in which a key comes twice. ``key`` is the first such key; the last value of each is kept."""
 
-    def duplicate(self) -> str | None:
-        """The first key that comes a second time, or None."""
-        seen: set[str] = set()
-        for key, _ in self:
-            if key in seen:
-                return key
-            seen.add(key)
-        return None
+    key = ""
+
+
+def _object(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    out = dict(pairs)
+    if len(out) == len(pairs):
+        return out
+    bad, seen = Duplicated(out), set[str]()
+    for key, _ in pairs:
+        if key in seen:
+            bad.key = key
+            break
+        seen.add(key)
+    return bad
+
+
+def duplicate(value: object) -> str | None:
+    """The first key that comes a second time in a parsed object, or None."""
+    return value.key if isinstance(value, Duplicated) else None
 
 
 class _Constant(ValueError):
@@ -59,6 +70,13 @@ def check_bounds(data: bytes, *, file: str | None = None, offset: int = 0) -> No
             "JSON of little but brackets", file=file, offset=offset,
             expected=f"at most {len(data) // 8 + 1024} objects and lists", found=opened,
         )  # fmt: skip
+    # The same for their members: an integer of four bytes takes ten times as many.
+    members = bare.count(b",")
+    if members > len(data) // 5 + 4096:
+        raise LimitExceeded(
+            "JSON of little but commas", file=file, offset=offset,
+            expected=f"at most {len(data) // 5 + 4096} members", found=members,
+        )  # fmt: skip
     depth = deepest = 0
     for byte in brackets:
         if byte in _OPEN:
@@ -78,7 +96,7 @@ def check_bounds(data: bytes, *, file: str | None = None, offset: int = 0) -> No
 
 
 def loads(data: bytes, *, what: str, file: str | None = None, offset: int = 0) -> object:
-    """Parse ``data``: objects as ``Pairs``, lists, str, int, float, bool, None. ``what`` names it in messages.
+    """Parse ``data``; an object with duplicate keys is a ``Duplicated``. ``what`` names it in messages.
 
     Raises LimitExceeded for a bomb and Corrupt, with the offset in the file, for bytes that are not UTF-8, not JSON, or
     hold a string that no UTF-8 file can hold (a lone surrogate).
@@ -94,7 +112,7 @@ def loads(data: bytes, *, what: str, file: str | None = None, offset: int = 0) -
     try:
         out: object = json.loads(
             text,
-            object_pairs_hook=Pairs,
+            object_pairs_hook=_object,
             parse_constant=_no_constant,
             parse_int=_integer if negative else None,
         )
@@ -116,8 +134,8 @@ def _first_surrogate(value: object) -> str | None:
     """The first string, key or value, that is not Unicode text. The depth is bounded by ``check_bounds``."""
     if isinstance(value, str):
         return value if _LONE_SURROGATE.search(value) else None
-    if isinstance(value, Pairs):
-        for key, item in value:
+    if isinstance(value, dict):
+        for key, item in value.items():
             bad = _first_surrogate(key) or _first_surrogate(item)
             if bad is not None:
                 return bad
@@ -127,15 +145,6 @@ def _first_surrogate(value: object) -> str | None:
             if bad is not None:
                 return bad
     return None
-
-
-def plain(value: object) -> object:
-    """``value`` with every ``Pairs`` made a dict: for writing it out again. The last of duplicate keys wins."""
-    if isinstance(value, Pairs):
-        return {key: plain(item) for key, item in value}
-    if isinstance(value, list):
-        return [plain(item) for item in value]
-    return value
 
 
 def type_name(value: object) -> str:
@@ -150,4 +159,4 @@ def type_name(value: object) -> str:
         return "number"
     if isinstance(value, str):
         return "string"
-    return "object" if isinstance(value, Pairs) else "array"
+    return "object" if isinstance(value, dict) else "array"

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from ..artifact import Weights
 from ..checkpoint import collect
-from ..containers.strict_json import Pairs, loads
+from ..containers.strict_json import duplicate, loads
 from ..containers.zip import Zip
 from ..dtypes import BY_NAME
 from ..errors import ArtifactkitError, Corrupt, Unreadable
@@ -127,9 +127,9 @@ class _Program:
         name = self.archive.name(record)
         document = loads(self.archive.zip.read_small(name, CONFIG), what=name, file=self.archive.zip.path)
         entries = _get(document, "config")
-        if not isinstance(entries, Pairs) or entries.duplicate() is not None:
+        if not isinstance(entries, dict) or duplicate(entries) is not None:
             raise self._corrupt(record, "the list of tensors is malformed")
-        return {key: self._tensor(folder, record, key, entry) for key, entry in entries}
+        return {key: self._tensor(folder, record, key, entry) for key, entry in entries.items()}
 
     def _corrupt(self, record: str, what: str, tensor: str | None = None, found: object = None) -> Corrupt:
         return Corrupt(what, file=self.archive.zip.path, member=self.archive.name(record), tensor=tensor, found=found)
@@ -173,7 +173,7 @@ class _Program:
 
 def _get(value: object, key: str) -> object:
     """The value under ``key`` of a JSON object; None when it is none or lacks the key."""
-    return next((item for name, item in value if name == key), None) if isinstance(value, Pairs) else None
+    return value.get(key) if isinstance(value, dict) else None
 
 
 FORMAT = Format(

@@ -449,4 +449,4 @@ def test_damaged_bytes(make: Make, raw: bytes, cut: int, at: int) -> None:
 
 def test_strict_json_keeps_what_it_reads() -> None:
     document = strict_json.loads(b'{"a":[1,{"b":null}],"c":"\\u00e9"}', what="it")
-    assert strict_json.plain(document) == {"a": [1, {"b": None}], "c": "é"}
+    assert document == {"a": [1, {"b": None}], "c": "é"}
