@@ -137,6 +137,7 @@ class Format:
     extra: str | None = None
     family: str | None = None  # `-f pickle` means any format of the family
     folder: bool = False  # whether the format can be written as a folder of files
+    named: bool = True  # whether the format holds names; without, it holds one tensor
     keeps_metadata: bool = True
     keeps_aliases: bool = False  # whether a tie can be recorded, so that tied tensors are stored once
     reopen: Callable[[list[str]], dict[str, Placed]] | None = None

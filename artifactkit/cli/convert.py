@@ -116,8 +116,7 @@ def _convert(route: Route, options: ConvertOptions, show_ledger: bool) -> int:
         out.data(f"wrote {digest.name}: {size(digest.size)}, sha256 {digest.sha256}")
     if not conversion.outputs:
         out.data(f"wrote {route.destination}: {size(route.nbytes)}")
-    again = f"artifactkit verify {_quoted(route.destination)} --against {_quoted(route.opened.given)}"
-    out.data(f"function: not verified (run: {again})")
+    out.data(f"function: not verified (run: {_verify_command(route, options)})")
     out.say(f"{size(route.nbytes)} in {duration(seconds)}")
     out.document(ok=True, seconds=round(seconds, 3), **_conversion_json(conversion))
     return 0
@@ -136,10 +135,17 @@ def _drawn(progress: Progress, advance: Callable[..., None]) -> Callable[[Progre
     return changed
 
 
-def _quoted(path: str) -> str:
+def _verify_command(route: Route, options: ConvertOptions) -> str:
+    """The command that compares the output with its source, told of the same choice and names of tensors."""
     import shlex
 
-    return shlex.quote(path)
+    words = ["artifactkit", "verify", route.destination, "--against", route.opened.given]
+    for flag, value in (("--from", options.source_format), ("--state-dict-key", options.read.state_dict_key)):
+        words += [flag, value] if value is not None else []
+    words += ["--all"] * options.read.everything + ["--keep-prefix"] * options.read.keep_prefix
+    for flag, values in (("--include", options.include), ("--exclude", options.exclude), ("--rename", options.rename)):
+        words += [word for value in values for word in (flag, value)]
+    return shlex.join(words)
 
 
 def _say_found(route: Route) -> None:

@@ -29,10 +29,14 @@ def command(
 ) -> int:
     from ..opening import open_source
     from ..types import ReadOptions
-    from ..verify.compare import diff
+    from ..verify.compare import diff, matched
 
     read = ReadOptions(state_dict_key, everything, keep_prefix)
     left, right = open_source(a, None, read), open_source(b, None, read)
+    if not left.format.named:
+        left.weights = matched(left.weights, right.weights)
+    elif not right.format.named:
+        right.weights = matched(right.weights, left.weights)
     with out.progress(f"comparing {a}", left.weights.nbytes, len(left.weights.tensors)) as advance:
         found = diff(left.weights, right.weights, advance)
     rows = [(f"  {d.what}", d.name, d.left, d.right, d.detail) for d in found[:SHOWN]]

@@ -47,13 +47,15 @@ def command(
     from ..report import Check
     from ..route import ConvertOptions, chosen
     from ..types import ReadOptions
-    from ..verify.compare import compare
+    from ..verify.compare import compare, matched
 
     read = ReadOptions(state_dict_key, everything, keep_prefix)
     options = ConvertOptions(include=tuple(include or ()), exclude=tuple(exclude or ()), rename=tuple(rename or ()))
     source = open_source(against, from_, read)
     made = open_source(artifact, None, ReadOptions(everything=True, keep_prefix=True))
     weights = [source.weights, *(after for _, after in chosen(source.weights, options))][-1]
+    if not made.format.named:
+        made.weights = matched(made.weights, weights)
     with out.progress(f"comparing {artifact}", weights.nbytes, len(weights.tensors)) as advance:
         report = compare(made.weights, weights, advance)
     if device:

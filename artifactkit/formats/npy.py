@@ -35,6 +35,7 @@ def reopen(files: list[str]) -> dict[str, Placed]:
 
 
 FORMAT = Format(
+    named=False,
     name="npy",
     kind="weights",
     title="NumPy array",

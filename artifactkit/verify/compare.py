@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from ..artifact import TensorView, Weights
@@ -145,6 +145,14 @@ def diff(a: Weights, b: Weights, advance: Advance = _nothing) -> list[Difference
 
 def _text(value: str | None) -> str:
     return "absent" if value is None else value if len(value) <= 60 else value[:57] + "..."
+
+
+def matched(nameless: Weights, named: Weights) -> Weights:
+    """``nameless``, read from a format without names, under the name that the one tensor of ``named`` has."""
+    if len(nameless.tensors) != 1 or len(named.tensors) != 1:
+        return nameless
+    [tensor], [name] = nameless.tensors.values(), named.tensors
+    return replace(nameless, tensors={name: tensor.renamed(name, "the format holds no names")})
 
 
 def compare(artifact: Weights, source: Weights, advance: Advance = _nothing) -> Report:
