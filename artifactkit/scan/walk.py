@@ -231,10 +231,7 @@ def _merge(report: FileReport, extra: FileReport) -> None:
 
 def _tree_reports(root: str, found: Iterable[Entry]) -> dict[str, FileReport]:
     """What is to be said of files as parts of a tree, by path under ``root``: links that leave it, missing shards."""
-    try:
-        from . import repository  # type: ignore[attr-defined]
-    except ImportError:
-        return {}
+    from . import repository
 
     reports: dict[str, FileReport] = {}
     for report in repository.scan_tree(root, [entry.relative for entry in found if entry.kind != "unreadable"]):

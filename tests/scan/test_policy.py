@@ -109,7 +109,7 @@ REFUSED = [
     (ENTRY + "\n" + ENTRY.replace("name =", " nam ="), 7, 2, "no key 'nam'"),
     (by_digest(b"").replace("e3b0", "E3B0"), 2, 1, "64 hexadecimal"),
     (by_digest(b"") + "rule = 'x'\n", 5, 1, "rule"),
-    ("[scan]\nallow = [{name = 'a.b', reason = 'x', expires = 3}]\n", 2, 38, "date"),
+    ("[scan]\nallow = [{name = 'a.b', reason = 'x', expires = 3}]\n", 2, 39, "date"),
     ("\ufeff[scan]\n", 1, 1, "not TOML"),
 ]
 
@@ -128,7 +128,9 @@ def test_bytes_that_are_no_text_are_refused_with_their_place() -> None:
         parse(b"[scan]\n# \xff", "p.toml")
 
 
-@given(st.text(max_size=60) | st.builds("".join, st.lists(st.sampled_from([*ENTRY.splitlines(True), "[scan]\n", "x=[["]))))
+@given(
+    st.text(max_size=60) | st.builds("".join, st.lists(st.sampled_from([*ENTRY.splitlines(True), "[scan]\n", "x=[["])))
+)
 def test_any_text_is_a_policy_or_is_refused(text: str) -> None:
     try:
         parse(text.encode("utf-8", "surrogatepass"), "p.toml")

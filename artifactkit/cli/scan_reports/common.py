@@ -55,7 +55,7 @@ class Outcome:
 def rule_of(finding: Finding) -> Rule:
     """The rule of a finding. Its module has been imported to make it, so no other has to be."""
     for name in sorted({f"artifactkit.scan.{module}" for module in MODULES.values()} & sys.modules.keys()):
-        for rule in sys.modules[name].RULES:
+        for rule in getattr(sys.modules[name], "RULES", ()):
             if rule.id == finding.rule:
                 return rule  # type: ignore[no-any-return]
     return rules.all_rules()[finding.rule]

@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ... import __version__
+from ...errors import printable
 from ...scan.baseline import KNOWN, fingerprint, relative
 from ...scan.model import ORDER, FileReport, Finding, Rule
 from ...scan.rules import all_rules
@@ -41,7 +42,16 @@ def log(outcome: Outcome) -> dict[str, Any]:
     found.sort(key=lambda pair: (pair[1].allowed is not None, -ORDER.index(pair[1].severity)))
     start, seen = root(), dict[str, int]()
     results = [_result(outcome, r, f, index[f.rule], start, seen) for r, f in found[:MOST_RESULTS]]
-    return {"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(outcome, rules, results, len(found))]}
+    return plain({"$schema": SCHEMA, "version": "2.1.0", "runs": [_run(outcome, rules, results, len(found))]})  # type: ignore[no-any-return]
+
+
+def plain(value: Any) -> Any:
+    """The value with control characters and lone surrogates in its texts escaped: not every reader takes them."""
+    if isinstance(value, str):
+        return "\n".join(printable(line) for line in value.split("\n"))
+    if isinstance(value, dict):
+        return {key: plain(item) for key, item in value.items()}
+    return [plain(item) for item in value] if isinstance(value, list) else value
 
 
 def _run(outcome: Outcome, rules: list[Rule], results: list[dict[str, Any]], found: int) -> dict[str, Any]:

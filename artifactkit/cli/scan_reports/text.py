@@ -21,8 +21,10 @@ def _line(report: FileReport, finding: Finding) -> str:
     if finding.offset is not None:
         place += f" @{finding.offset}"
     severity = f"{finding.severity} (allowed: {safe(finding.allowed)})" if finding.allowed else finding.severity
-    parts = [f"{place}: {severity}: {finding.rule}: {safe(finding.what)}", f"why: {rule_of(finding).why}"]
-    if finding.hint:
+    parts = [f"{place}: {severity}: {finding.rule}: {safe(finding.what)}"]
+    if finding.allowed is None:  # of what is allowed, why it could matter has been weighed already
+        parts.append(f"why: {rule_of(finding).why}")
+    if finding.hint and finding.allowed is None:
         parts.append(f"hint: {safe(finding.hint)}")
     return "; ".join(parts)
 
