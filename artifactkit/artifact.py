@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Literal
 
 from .dtypes import DType, numel
+from .errors import ArtifactkitError
 from .files import File
 from .report import Loss, Outcome
 from .source import Source
@@ -119,6 +120,7 @@ class Weights:
 
     Ties are equal spans in ``tensors``; a reader restores both names. Only the tie pass, just before writing, moves the
     names that are not stored a second time to ``aliases``, keyed by name.
+    ``refused`` are tensors that no target can hold, with the refusal that converting them would raise.
     ``chosen`` says which part of a checkpoint the tensors are from, and by which rule.
     """
 
@@ -131,6 +133,7 @@ class Weights:
     companions: tuple[Companion, ...] = ()
     naming: str = "source"
     chosen: str = ""
+    refused: dict[str, ArtifactkitError] = field(default_factory=dict)
     dropped: list[Dropped] = field(default_factory=list)
     skipped: list[Skipped] = field(default_factory=list)
     code: list[NamedCode] = field(default_factory=list)

@@ -308,7 +308,8 @@ class _Collector:
         if isinstance(value, ArrayValue):
             value = value.tensor()
         if isinstance(value, Unsupported):
-            value.refuse(original)
+            self.weights.refused[name] = value.refusal(name)
+            return
         if not isinstance(value, TensorValue):
             return
         where = access((*choice.keys, *leaf.keys))

@@ -185,6 +185,8 @@ def plan(src: str, destination: str, options: ConvertOptions) -> Route:
     for step, after in chosen(initial, options):
         steps.append(step)
         weights = after
+    for error in weights.refused.values():
+        raise error.located(file=src)
     stats = cast_pass.CastStats()
     if options.dtype is not None:
         before = weights

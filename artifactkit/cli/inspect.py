@@ -96,6 +96,8 @@ def _more(total: int, everything: bool) -> None:
 def _show_rest(weights: Weights, everything: bool) -> None:
     from ..errors import printable
 
+    for name, error in weights.refused.items():
+        out.data(printable(f"cannot be converted: {name}: {error.what}"))
     if weights.dropped:
         reasons = Counter(d.why for d in weights.dropped)
         for why, n in sorted(reasons.items()):
@@ -143,6 +145,7 @@ def _json(opened: Opened) -> dict[str, object]:
             for t in weights
         ],
         "ties": [group for group in _ties(weights) if len(group) > 1],
+        "refused": [{"name": name, "why": error.what} for name, error in weights.refused.items()],
         "dropped": [{"name": d.name, "why": d.why, "nbytes": d.nbytes} for d in weights.dropped],
         "skipped": [{"path": s.path, "type": s.type, "value": s.text} for s in weights.skipped],
         "code": [{"name": c.full, "count": c.count} for c in weights.code],

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from ..artifact import Dropped, TensorView, Weights
-from ..errors import UsageError
+from ..errors import ArtifactkitError, UsageError
 from ..patterns import Pattern
 from ..report import Loss
 
@@ -33,6 +33,15 @@ def select(weights: Weights, include: Sequence[str] = (), exclude: Sequence[str]
             kept[name] = tensor
             continue
         dropped += [Dropped(origin, why, tensor.nbytes, asked=True) for origin in tensor.came_from()]
+    refused: dict[str, ArtifactkitError] = {}
+    for name, error in weights.refused.items():
+        hits_in = [p.text for p in wanted if p.matches(name)]
+        hits_out = [p.text for p in unwanted if p.matches(name)]
+        used.update(hits_in, hits_out)
+        if hits_out or (wanted and not hits_in):
+            dropped.append(Dropped(name, f"--exclude {hits_out[0]}" if hits_out else "not in --include", asked=True))
+        else:
+            refused[name] = error
     for option, given in (("--include", include), ("--exclude", exclude)):
         for text in given:
             if text not in used:
@@ -41,7 +50,7 @@ def select(weights: Weights, include: Sequence[str] = (), exclude: Sequence[str]
         raise UsageError("--include and --exclude leave no tensor", hint="artifactkit inspect lists the names")
     losses = [Loss("tensor-dropped", d.why, tensor=d.name, asked=True) for d in dropped]
     return replace(
-        weights, tensors=kept, dropped=[*weights.dropped, *dropped], losses=[*weights.losses, *losses],
+        weights, tensors=kept, refused=refused, dropped=[*weights.dropped, *dropped], losses=[*weights.losses, *losses],
         notes=list(weights.notes),
     )  # fmt: skip
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal, NoReturn
+from typing import TYPE_CHECKING, Literal
 
 from ..dtypes import DType, numel
 from ..errors import ArtifactkitError, Corrupt, LimitExceeded, Refused
@@ -169,9 +169,9 @@ class Unsupported(Inert):
     def build(self, state: object, machine: Machine) -> object:
         return self
 
-    def refuse(self, tensor: str | None = None) -> NoReturn:
-        """Raise Refused, naming ``tensor``."""
-        raise Refused(
+    def refusal(self, tensor: str | None = None) -> Refused:
+        """The error that using it is, naming ``tensor``."""
+        return Refused(
             f"{self.what} is not supported", tensor=tensor,
             hint=self.hint or "leave it out with --exclude, or make it a dense tensor before saving",
         )  # fmt: skip

@@ -35,7 +35,7 @@ def ledger(initial: Weights, final: Weights) -> list[Entry]:
         by_source.setdefault(dropped.name, []).append(Entry(dropped.name, None, ("dropped",), dropped.why))
     order = [origin for tensor in initial for origin in tensor.came_from()]
     order += [alias.view.name for alias in initial.aliases.values()]
-    order += [dropped.name for dropped in initial.dropped]
+    order += [*initial.refused, *(dropped.name for dropped in initial.dropped)]
     known = set(order)
     for name in order:
         if name not in by_source:

@@ -161,6 +161,8 @@ def compare(artifact: Weights, source: Weights, advance: Advance = _nothing) -> 
     A tensor of another float type must be the source rounded to it (widening is exact); other types must be equal.
     """
     report = Report()
+    for name, error in source.refused.items():
+        report.add(Check("values", "not compared", "not-verified", error.what, name))
     missing = [name for name in source.tensors if name not in artifact.tensors]
     extra = [name for name in artifact.tensors if name not in source.tensors]
     for name in missing:

@@ -14,7 +14,7 @@ import numpy as np
 import pytest
 from contract import ReaderContract, contents, expected_of, read, sniffed
 
-from artifactkit.errors import Corrupt, LimitExceeded, Refused, Unreadable
+from artifactkit.errors import Corrupt, LimitExceeded, Unreadable
 from artifactkit.opening import open_source
 from artifactkit.source import read_all
 
@@ -116,8 +116,8 @@ def test_compressed_arrays_in_files_of_their_own_are_refused_by_name(tmp_path: P
     state = pickle.dumps({"filename": "made.pkl_01.npy.z", "shape": (5,), "init_args": None}, 2)[2:-1]
     path.write_bytes(b"\x80\x02}U\x01wcjoblib.numpy_pickle\nZNDArrayWrapper\n)\x81" + state + b"bs.")
     assert sniffed(path) == ["joblib"]
-    with pytest.raises(Refused, match=r"made\.pkl_01\.npy\.z"):
-        read(path)
+    [refusal] = read(path).refused.values()
+    assert "made.pkl_01.npy.z" in refusal.what
 
 
 def test_a_bomb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -25,7 +25,9 @@ from torch_cases import (
 )
 
 from artifactkit.errors import Corrupt, LimitExceeded, Refused, Truncated, Unreadable
+from artifactkit.route import ConvertOptions, plan
 from artifactkit.source import FileSpan
+from artifactkit.verify.accounting import ledger
 
 Cases = Callable[[], dict[str, torch.Tensor]]
 
@@ -165,9 +167,15 @@ def test_numpy_values_beside_the_weights(tmp_path: Path) -> None:
 
 def test_a_sparse_tensor_is_refused_by_name(tmp_path: Path) -> None:
     path = written(tmp_path, saved({"fine": torch.ones(1), "emb.weight": torch.eye(3).to_sparse()}))
+    weights = read(path)
+    assert list(weights.tensors) == ["fine"]
     with pytest.raises(Refused, match="sparse") as caught:
-        read(path)
+        plan(str(path), str(tmp_path / "out.safetensors"), ConvertOptions())
     assert caught.value.tensor == "emb.weight"
+    # inspected and verified it can be; and converted without it
+    without = plan(str(path), str(tmp_path / "out.safetensors"), ConvertOptions(exclude=("emb.*",)))
+    assert list(without.final.tensors) == ["fine"]
+    assert [e.outcomes for e in ledger(without.initial, without.final)] == [("kept",), ("dropped",)]
 
 
 @pytest.mark.parametrize(
