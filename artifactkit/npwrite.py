@@ -149,7 +149,9 @@ def _check_names(weights: Weights) -> None:
                 "the name is no Unicode text", tensor=ascii(name), hint="--rename gives it another"
             ) from None
         problem = None
-        if ".." in pieces or not pieces[0] and len(pieces) > 1 or pieces[0].endswith(":"):
+        if not name:
+            problem = "the name is empty, and its file would be hidden"
+        elif ".." in pieces or not pieces[0] and len(pieces) > 1 or pieces[0].endswith(":"):
             problem = "the name would unpack outside the archive's folder"
         elif "\0" in name:
             problem = "the name holds a NUL, where archives end a name"

@@ -17,12 +17,28 @@ from hypothesis import strategies as s
 from artifactkit.artifact import TensorView, Weights
 from artifactkit.dtypes import ALL, BY_NAME
 from artifactkit.errors import RouteRefused
+from artifactkit.formats.npy import FORMAT as NPY_FORMAT
+from artifactkit.formats.npz import FORMAT as NPZ_FORMAT
 from artifactkit.npwrite import DTYPES, crc32_combine, npy_header, write_npy, write_npz
 from artifactkit.source import Inline
 from artifactkit.types import WriteOptions
-from tests.formats.writer_contract import Untouchable, contents, put, view, weights
+from tests.formats.writer_contract import Untouchable, WriterContract, contents, put, view, weights
 
 NPY, NPZ = WriteOptions("w.npy"), WriteOptions("w.npz")
+
+
+class TestNpy(WriterContract):
+    fmt = NPY_FORMAT
+    suffix = ".npy"
+    single = True
+
+
+class TestNpz(WriterContract):
+    fmt = NPZ_FORMAT
+    suffix = ".npz"
+    names = WriterContract.names.filter(bool)  # an archive has no member without a name
+
+
 SHAPES = [(), (0,), (1,), (5,), (2, 3), (0, 4), (4, 0, 2), (1, 1, 1), (10**6, 0), (3, 2, 1, 2)]
 
 
@@ -157,7 +173,7 @@ def test_npz_in_any_process(tmp_path: Path) -> None:
 
 @given(
     s.dictionaries(
-        s.text(s.characters(exclude_categories=["Cs"], exclude_characters="\0/\\:"), max_size=10),
+        s.text(s.characters(exclude_categories=["Cs"], exclude_characters="\0/\\:"), min_size=1, max_size=10),
         s.tuples(s.sampled_from(sorted(DTYPES - {"bool"})), s.lists(s.integers(0, 3), max_size=3)),
         max_size=5,
     )
@@ -171,6 +187,7 @@ def test_any_npz(tmp_path_factory: pytest.TempPathFactory, spec: dict[str, tuple
 
 
 BAD_NAMES = {
+    "": "the name is empty",
     "../x": "outside the archive's folder", "a/../../x": "outside the archive's folder", "..": "outside",
     "/etc/passwd": "outside", "..\\x": "outside", "\\\\server\\share": "outside", "C:\\x": "outside", "C:/x": "outside",
     "a\0b": "holds a NUL", "n" * 65_532: "too long", "\ud800": "no Unicode text",
