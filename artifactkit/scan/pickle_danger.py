@@ -257,14 +257,20 @@ METHODS: dict[str, str] = _each("write_text write_bytes open unlink rename repla
 METHODS |= _each("load loads run call", LOADER)
 
 
-def reason(module: str, name: str) -> str | None:
-    """Why ``module.name`` runs code; None when it is not known to."""
+def listed(module: str, name: str) -> str | None:
+    """The reason of ``module.name`` by its full name or a module that it is in; None when neither is listed."""
     full = f"{module}.{name}"
     at = len(full)
     found = NAMES.get(full)
     while found is None and at > 0:
         found = MODULES.get(full[:at]) or NAMES.get(full[:at])
         at = full.rfind(".", 0, at)
+    return found
+
+
+def reason(module: str, name: str) -> str | None:
+    """Why ``module.name`` runs code; None when it is not known to."""
+    found = listed(module, name)
     if found is None:
         parts = name.split(".")
         for part in parts:

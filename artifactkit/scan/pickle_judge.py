@@ -6,12 +6,13 @@ that the bytes are a pickle at all (any text may begin like one).
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 
 from ..pickles import Anomaly, Global, Inert, Observer, Opaque, Payload, Persistent, Via
 from . import pickle_rules as rules
 from .model import Rule, Severity
-from .pickle_danger import DYNAMIC, DYNAMIC_MODULES, reason
+from .pickle_danger import DYNAMIC, DYNAMIC_MODULES, listed, reason
 from .pickle_names import ENCODINGS, NOT_CALLED, SAFE, STORAGES, TRUSTED
 from .pickle_values import Made, Names, Stored, literal_bytes
 from .pickle_words import EXECUTING, is_dunder, looks_like
@@ -21,6 +22,7 @@ BY_CALL = frozenset(
     {("builtins", "getattr"), ("builtins", "type"), ("functools", "partial"), ("_functools", "partial")}
 )
 PACKAGE = frozenset({("torch.jit._script", "unpackage_script_module")})
+PLAUSIBLE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")  # what may be a module and a name in it
 MAX_SAID = 2000
 MAX_MEMO = 1 << 24  # an index beyond makes CPython's memo, an array, take 128 MiB and more
 READERS = frozenset({"frame-straddled", "frame-overlap", "frame-unfinished"})
@@ -39,8 +41,9 @@ class Judge(Observer):
         self.arrays = 0  # joblib arrays seen
         self.said: list[tuple[Rule, str, int, str | None, Severity]] = []
         self.names = 0
-        self.acts = 0  # calls and states of names that are not in the table
+        self.acts = 0  # calls and states of names that are not in the table, if they could be names at all
         self.denied = 0
+        self.listed = 0  # names of the tables of known ways to run code: no text has these by chance
         self.inside: list[tuple[bytes | Payload, int]] = []  # bytes to be looked into
         self.texts: list[tuple[str, int]] = []  # text that may be an encoded pickle
         self.storages: dict[str, int] = {}  # key -> bytes that its member must have
@@ -98,6 +101,7 @@ class Judge(Observer):
         if why is None and module == "__builtin__":
             why = reason("builtins", name)
         if why is not None:
+            self.listed += listed(module, name) is not None
             if module in DYNAMIC_MODULES or module.partition(".")[0] in DYNAMIC_MODULES:
                 why = DYNAMIC
             self.say(rules.UNSAFE, f"{full} {why}", offset, full)
@@ -135,7 +139,9 @@ class Judge(Observer):
         if key in BY_CALL:
             self._by_call(key, args, offset)
         elif key not in SAFE:
-            self.acts += 1
+            # "(internal" and "system" on two lines of text are an INST too.
+            if PLAUSIBLE.fullmatch(callee.full) and (opcode != "INST" or "." in callee.module or "_" in callee.full):
+                self.acts += 1
             self._keep(args, offset)
             if not opcode.startswith("NEWOBJ"):  # these call ``__new__`` of a class, and no ``__init__``
                 self._unknown_call(callee, offset)
@@ -267,7 +273,7 @@ class Judge(Observer):
 
     def built(self, target: object, state: object, *, offset: int) -> None:
         if isinstance(target, Global):
-            self.acts += 1
+            self.acts += PLAUSIBLE.fullmatch(target.full) is not None
             self.say(rules.BUILD, f"attributes of {target.full} would be set", offset, target.full)
             return
         if isinstance(target, Persistent | Stored):
@@ -276,7 +282,6 @@ class Judge(Observer):
         callee = target.callee if isinstance(target, Made | Opaque) else None
         key = (callee.module, callee.name) if isinstance(callee, Global) else None
         if isinstance(target, Opaque):
-            self.acts += 1
             self._keep((state,) if not isinstance(state, tuple) else state, offset)
         self._state(key, state, offset)
 
@@ -307,14 +312,12 @@ class Judge(Observer):
 
     def stored(self, target: object, items: list[object], *, opcode: str, offset: int) -> None:
         if isinstance(target, Global):
-            self.acts += 1
+            self.acts += PLAUSIBLE.fullmatch(target.full) is not None
             self.say(rules.BUILD, f"items of {target.full} would be set", offset, target.full)
         elif isinstance(target, Persistent | Stored) or (
             isinstance(target, Made) and (target.callee.module in NO_ITEMS)
         ):  # fmt: skip
             self.say(rules.MALFORMED, f"{opcode} on a tensor or storage", offset)
-        elif isinstance(target, Opaque):
-            self.acts += 1
 
     # -- persistent ids, extension codes, anomalies
 
@@ -374,7 +377,6 @@ class Judge(Observer):
         return made
 
     def extension(self, code: int, *, opcode: str, offset: int) -> None:
-        self.acts += 1
         self.say(rules.EXTENSION, f"{opcode} {code} stands for a name that is not in the file", offset)
 
     @staticmethod

@@ -23,8 +23,8 @@ from .rules import LIMIT, UNREADABLE
 
 __all__ = ["RULES", "Run", "report", "run_of", "scan"]
 
-LIMITS = Limits(opcodes=20_000_000, memory=256 << 20)
-MAX_PICKLES = 100_000  # in one stream
+LIMITS = Limits(opcodes=20_000_000, memory=256 << 20, work=1 << 18)
+MAX_PICKLES = 20_000  # in one stream
 # Names under which a file can only be meant as a pickle, if it is no other format.
 SUFFIXES = (".pkl", ".pickle", ".joblib")
 BLANK = b"\0 \t\r\n"
@@ -155,17 +155,16 @@ def scan(piece: Piece, kind: str) -> None:
 
 def _is_pickle(run: Run, binary: bool, by_name: bool, others: list[str]) -> bool:
     judge = run.judge
-    if judge.denied and any(entry[0] is UNSAFE for entry in judge.said) or judge.acts:
+    if judge.listed or judge.acts:
         return True
     if by_name:
         return True
     if binary:
         # 80 02 may begin anything; a second opcode that is none says so.
-        return run.done > 0 or run.machine.opcodes > 2 or (run.machine.opcodes > 1 and not others)
+        return run.done > 0 or run.machine.opcodes > 2 or isinstance(run.error, Truncated)
     if not run.done:
         return False
-    whole = run.error is None
-    return whole and judge.names > 0 or judge.names > 0 and run.machine.opcodes > 20
+    return judge.names > 0 and (run.error is None or run.machine.opcodes > 20)
 
 
 def _say(piece: Piece, judge: Judge) -> None:
@@ -188,8 +187,8 @@ def _report(piece: Piece, run: Run, binary: bool) -> None:
     _say(piece, run.judge)
     piece.stored.update(run.judge.storages)
     error = run.error
-    if error is not None and run.done and not run.legacy and not isinstance(error, LimitExceeded):
-        if not (run.done >= 4 and run.values and run.values[0] == MAGIC_NUMBER):
+    if error is not None and run.done and not isinstance(error, LimitExceeded):
+        if run.legacy or not (run.done >= 4 and run.values and run.values[0] == MAGIC_NUMBER):
             left = piece.size - run.end
             piece.find(TRAILING, f"{left} bytes follow the end of the pickle", offset=run.end)
             error = None

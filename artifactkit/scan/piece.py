@@ -24,7 +24,7 @@ class Budget:
 
     depth: int = 8
     pieces: int = 200_000
-    unpacked: int = 256 << 20
+    unpacked: int = 128 << 20
     findings: int = 1000
 
 
