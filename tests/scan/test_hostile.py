@@ -8,16 +8,14 @@ import pytest
 from hostile import Sample, samples
 
 from artifactkit.scan.model import FileReport, worst
-from artifactkit.scan.scanner import scan_file
+from artifactkit.scan.walk import Walk
 
 ALL = list(samples())
 
 
 def scan(sample: Sample, folder: Path) -> list[FileReport]:
-    """The reports of the file, or of every file of the tree, in order of path."""
-    place = sample.write(folder)
-    files = [place] if place.is_file() else sorted(p for p in place.rglob("*") if p.is_file() or p.is_symlink())
-    return [scan_file(str(path)) for path in files]
+    """The reports of the file, or of everything in the tree, as the command has them."""
+    return list(Walk([str(sample.write(folder))]).reports())
 
 
 @pytest.mark.parametrize("sample", ALL, ids=[s.name for s in ALL])
