@@ -18,11 +18,13 @@ COMMANDS = frozenset({
 })  # fmt: skip
 STRINGS = frozenset({"exec", "eval", "builtins.exec", "builtins.eval", "execfile", "runpy.run_path", "code.interact"})
 BUILDS = frozenset({"subprocess.run", "subprocess.call", "subprocess.check_call", "subprocess.check_output",
-                    "subprocess.Popen", "subprocess.getoutput", "exec", "os.popen", "os.system"})  # fmt: skip
+                    "subprocess.Popen", "subprocess.getoutput", "os.popen"})  # fmt: skip
 DECODERS = frozenset({
     "b64decode", "b32decode", "b16decode", "a85decode", "b85decode", "urlsafe_b64decode", "decompress", "fromhex",
     "unhexlify", "decodebytes", "loads", "rot13",
 })  # fmt: skip
+FETCHERS = frozenset({"urllib.request.urlopen", "urllib.urlopen", "requests.get", "requests.post", "httpx.get",
+                      "urllib3.request", "http.client.HTTPSConnection"})  # fmt: skip
 UNPICKLERS = frozenset({"pickle.loads", "marshal.loads", "dill.loads", "cloudpickle.loads", "_pickle.loads"})
 
 
@@ -115,15 +117,29 @@ class _Importing:
 
     def _string(self, node: ast.Call, name: str) -> None:
         decoder = self._decoder(node.args[0], 0)
+        fetched = self._fetched(node.args[0])
         if decoder:
             self.found.append(Call(Danger.HIDDEN, f"calls {name} on what {decoder} gives", name, node.lineno))
+        elif fetched:
+            self.found.append(Call(Danger.HIDDEN, f"calls {name} on what {fetched} gives", name, node.lineno))
         elif not isinstance(node.args[0], ast.Constant):
-            self.found.append(Call(Danger.COMMAND, f"calls {name}", name, node.lineno, True))
+            return  # of what the program itself has put together: ordinary, in code that makes code
         elif isinstance(node.args[0].value, str | bytes):
             inner = node.args[0].value
             inside = at_import(inner.encode("utf-8", "replace") if isinstance(inner, str) else inner)
             if inside:
                 self.found.extend(Call(c.danger, f"{name}: {c.what}", c.name, node.lineno, c.builds) for c in inside)
+
+    def _fetched(self, node: ast.expr) -> str:
+        """The name of the function that fetches, or spells out by numbers, what is run."""
+        if isinstance(node, ast.Name) and node.id in self.constants:
+            node = self.constants[node.id]
+        for inner in ast.walk(node):
+            if isinstance(inner, ast.Call):
+                name = self._name(inner.func) or ""
+                if name in FETCHERS or (name == "chr" and not inner.keywords) or name == "codecs.decode":
+                    return name
+        return ""
 
     def _decoder(self, node: ast.expr, depth: int) -> str:
         """The name of the function that decodes a constant on the way to ``node``; else the empty string."""
@@ -182,7 +198,9 @@ class _Importing:
 
 
 def _is_main(test: ast.expr) -> bool:
-    """``__name__ == "__main__"``"""
+    """``__name__ == "__main__"``, alone or beside other conditions."""
+    if isinstance(test, ast.BoolOp) and isinstance(test.op, ast.And):
+        return any(_is_main(value) for value in test.values)
     if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq):
         return False
     sides = (test.left, test.comparators[0])

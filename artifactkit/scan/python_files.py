@@ -51,8 +51,11 @@ RULES = (AT_IMPORT, HIDDEN, AUTOMATIC, PTH, PTH_UNSAFE)
 
 MAX_SOURCE = 4 << 20
 MAX_PTH = 64 << 10
+# Without one of these nothing below is found; and parsing costs a hundred times what the search does.
 WORTH_PARSING = re.compile(
-    rb"system|popen|Popen|subprocess|exec|eval|spawn|loads|__import__|getattr|compile|pty|import_module|fork"
+    rb"\bos\.(?:system|exec|spawn|posix_spawn|startfile)|\bimport\b[^\n]*\bsystem\b|[\"']system[\"']|\bpopen|\bPopen"
+    rb"|\bsubprocess\b|\b(?:exec|eval|execfile)\s*\(|=\s*(?:exec|eval)\b|\bpty\b|\bmarshal\b|\b(?:pickle|dill)\b[^\n]*\bloads\b"
+    rb"|__builtins__|\brunpy\b|\bpip\b[^\n]*\bmain\b|\bcommands\b|create_subprocess|posix\.system|nt\.system"
 )
 # Who runs a file of this name, when not the one who imports it.
 RUNNERS = {
@@ -69,6 +72,13 @@ RUNNERS = {
 }
 ORDINARY = ("import, and loaders that are allowed to (trust_remote_code=True)", "load with trust_remote_code=False")
 PTH_LINE = re.compile(rb"^import[ \t]", re.MULTILINE)
+# What installers write (setuptools, editable installs, coverage): exact lines.
+PTH_ORDINARY = re.compile(
+    rb"import os; var = 'SETUPTOOLS_USE_DISTUTILS'; enabled = os\.environ\.get\(var, '(?:local|stdlib)'\) == 'local'; "
+    rb"enabled and __import__\('_distutils_hack'\)(?:\.add_shim\(\))?;?\s*"
+    rb"|import (__editable___\w+_finder); \1\.install\(\)\s*"
+    rb"|import coverage; coverage\.process_startup\(\)\s*"
+)
 PTH_DANGER = re.compile(
     rb"\bexec\b|\beval\b|subprocess|os\.system|popen|base64|__import__|socket|urllib|requests|marshal|zlib|compile\("
     rb"|bytes\.fromhex|ctypes"
@@ -118,6 +128,8 @@ def _pth(piece: Piece) -> None:
     text = piece.data.read(0, piece.size)
     lines = [text[m.start() :].split(b"\n", 1)[0] for m in PTH_LINE.finditer(text)]
     for line in lines[:20]:
+        if PTH_ORDINARY.fullmatch(line):
+            continue
         shown = line[:120].decode("utf-8", "replace")
         piece.find(PTH_UNSAFE if PTH_DANGER.search(line) else PTH, shown)
     if lines:
