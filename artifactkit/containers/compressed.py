@@ -7,7 +7,6 @@ the standard library's; what is ours is the bounding.
 from __future__ import annotations
 
 import os
-import tempfile
 import threading
 import zlib
 from typing import IO, Literal, Protocol
@@ -198,6 +197,8 @@ class Spool:
 
     def _fd(self) -> int:
         if self._file is None:
+            import tempfile  # here, for it imports a good deal that most files never need
+
             self._file = tempfile.TemporaryFile(prefix="artifactkit-")  # noqa: SIM115 - lives as long as this object
         return self._file.fileno()
 
@@ -208,6 +209,8 @@ class Spool:
                 done = os.pwrite(self._fd(), view, offset)
                 view, offset = view[done:], offset + done
         except OSError as error:
+            import tempfile
+
             raise OutputError(
                 f"cannot unpack into the temporary folder: {error.strerror}", file=tempfile.gettempdir(),
                 hint="free some space, or set TMPDIR to a larger disk",
