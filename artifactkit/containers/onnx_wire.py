@@ -23,6 +23,7 @@ WINDOW = 1 << 16
 # ModelProto
 M_IR_VERSION, M_PRODUCER, M_PRODUCER_VERSION, M_DOMAIN, M_MODEL_VERSION, M_DOC, M_GRAPH, M_OPSETS = range(1, 9)
 M_METADATA, M_TRAINING, M_FUNCTIONS = 14, 20, 25
+FIRST = frozenset(b"\x08\x12\x1a\x22\x28\x32\x3a\x42\x72\xa2\xca\xd2")  # of the tags of ModelProto's fields
 # AttributeProto.type of those that hold code, or tensors
 ATTRIBUTE_FIELDS_TENSOR, ATTRIBUTE_FIELDS_GRAPH, ATTRIBUTE_FIELDS_SPARSE = (5, 10), (6, 11), (22, 23)
 
@@ -185,9 +186,7 @@ class Wire:
 
 def looks_like_model(data: Bytes, first: bytes) -> bool:
     """Whether the outermost message is one with a graph and an IR version, or opsets. Reads a few bytes."""
-    if not first or first[0] & 7 not in (VARINT, LENGTH, FIXED32, FIXED64) or first[0] >> 3 == 0:
-        return False
-    if first[0] == 0x0A:  # a line feed; and ModelProto has a number there
+    if not first or first[0] not in FIRST:
         return False
     wire = Wire(data)
     seen: set[int] = set()

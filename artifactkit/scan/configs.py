@@ -94,10 +94,10 @@ REGEX_FIELD = re.compile(rb'"Regex"\s*:\s*"((?:[^"\\]|\\.){0,20000})"')
 
 
 class Object(dict[str, object]):
-    """A JSON object; ``twice`` are the keys that came more than once, with all their values in ``others``."""
+    """A JSON object; ``twice`` are the keys that came more than once, ``others`` all that was given for them."""
 
     twice: frozenset[str] = frozenset()
-    others: tuple[object, ...] = ()
+    others: tuple[tuple[str, object], ...] = ()
 
 
 def _object(pairs: list[tuple[str, object]]) -> Object:
@@ -105,7 +105,7 @@ def _object(pairs: list[tuple[str, object]]) -> Object:
     if len(out) < len(pairs):
         seen: set[str] = set()
         out.twice = frozenset(k for k, _ in pairs if k in seen or seen.add(k))  # type: ignore[func-returns-value]
-        out.others = tuple(value for key, value in pairs if key in out.twice)
+        out.others = tuple((key, value) for key, value in pairs if key in out.twice)
     return out
 
 
@@ -156,7 +156,7 @@ def _objects(root: object) -> Iterator[Object]:
         value = waiting.pop()
         if isinstance(value, Object):
             yield value
-            waiting.extend(value.others)
+            waiting.extend(other for _, other in value.others)
             waiting.extend(reversed(list(value.values())))
         elif isinstance(value, list):
             waiting.extend(reversed(value))
@@ -166,7 +166,7 @@ def _walk(piece: Piece, document: object) -> None:
     for one in _objects(document):
         for key in sorted(one.twice & CODE_KEYS):
             piece.find(DUPLICATE, f"the key {key!r} comes twice", name=key)
-        for key, value in one.items():
+        for key, value in (*one.items(), *one.others):
             _judge(piece, one, key, value)
 
 
@@ -360,9 +360,9 @@ def _index(piece: Piece) -> None:
             piece.find(DUPLICATE, "the key 'weight_map' comes twice", name="weight_map")
     names: set[str] = set()
     for one in _objects(document):
-        for key in ("weight_map", "weights_map", "shards"):
-            if key in one:
-                names.update(_strings(one[key]))
+        for key, value in (*one.items(), *one.others):
+            if key in ("weight_map", "weights_map", "shards"):
+                names.update(_strings(value))
     for name in sorted(names):
         place = outside.look_at(name, piece.path if piece.depth == 0 else None)
         if place.problem:

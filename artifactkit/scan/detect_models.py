@@ -35,6 +35,8 @@ MODULES: dict[str, str] = {
     "git-hook": "installs",
     "git-config": "installs",
     "tree": "repository",  # of no file: scan_tree
+    "keras-config": "keras_config",
+    "keras-json": "keras_config",
 }
 
 MAGIC: tuple[tuple[int, bytes, str], ...] = (
@@ -47,8 +49,7 @@ MAGIC: tuple[tuple[int, bytes, str], ...] = (
 )
 
 MAX_SAFETENSORS_HEADER = 100_000_000
-# First bytes of the tags of ModelProto's fields, line feed apart.
-ONNX_FIRST = frozenset(b"\x08\x12\x1a\x22\x28\x32\x3a\x42\x72\xa2\xca\xd2")
+ONNX_FIRST = frozenset(b"\x08\x12\x1a\x22\x28\x32\x3a\x42\x72\xa2\xca\xd2")  # spares most files the import
 
 
 def _is_safetensors(piece: Piece) -> bool:
@@ -93,6 +94,7 @@ TESTS: tuple[tuple[str, Callable[[Piece], bool]], ...] = (
 )
 
 NAMES: dict[str, tuple[str, ...]] = {
+    "config.json": ("keras-config",),
     "pyproject.toml": ("pyproject",),
     "modelfile": ("modelfile",),
 }
@@ -100,7 +102,7 @@ SUFFIXES: dict[str, tuple[str, ...]] = {
     ".safetensors": ("safetensors-name",),
     ".gguf": ("gguf-name",),
     ".onnx": ("onnx-name",),
-    ".json": ("config",),
+    ".json": ("config", "keras-json"),
     ".jinja": ("template",),
     ".jinja2": ("template",),
     ".j2": ("template",),

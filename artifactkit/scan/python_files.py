@@ -55,7 +55,7 @@ MAX_PTH = 64 << 10
 WORTH_PARSING = re.compile(
     rb"\bos\.(?:system|exec|spawn|posix_spawn|startfile)|\bimport\b[^\n]*\bsystem\b|[\"']system[\"']|\bpopen|\bPopen"
     rb"|\bsubprocess\b|\b(?:exec|eval|execfile)\s*\(|=\s*(?:exec|eval)\b|\bpty\b|\bmarshal\b|\b(?:pickle|dill)\b[^\n]*\bloads\b"
-    rb"|__builtins__|\brunpy\b|\bpip\b[^\n]*\bmain\b|\bcommands\b|create_subprocess|posix\.system|nt\.system"
+    rb"|\)\.system\s*\(|__builtins__|\brunpy\b|\bpip\b[^\n]*\bmain\b|\bcommands\b|create_subprocess|posix\.system|nt\.system"
 )
 # Who runs a file of this name, when not the one who imports it.
 RUNNERS = {

@@ -91,6 +91,7 @@ class _Lexer:
         self.text, self.at, self.line = text, 0, 1
         self.flow = 0
         self.handles: dict[str, str] = {"!": "!", "!!": "tag:yaml.org,2002:"}
+        self.explicit = False  # after a question mark: what comes is a key
         self.indent = 0  # column of the last key or dash: a block of text is deeper than that
 
     def run(self) -> Iterator[tuple[str, str, int]]:
@@ -119,6 +120,7 @@ class _Lexer:
                 self.at += 1
             elif c in "-?:" and text[self.at + 1 : self.at + 2] in BLANK:
                 self.indent = self._column() if c != ":" else self.indent
+                self.explicit = c == "?"
                 self.at += 1
             elif fresh and text.startswith(("---", "..."), self.at) and self._column() == 0:
                 if text.startswith("...", self.at):
@@ -222,6 +224,9 @@ class _Lexer:
             if not self.flow:
                 self.indent = column
             self.at = at + 1
+            yield ("key", value, line)
+        elif self.explicit:
+            self.explicit = False
             yield ("key", value, line)
         else:
             yield ("scalar", value, line)
