@@ -1,7 +1,7 @@
 """One judge for every command: what ``scan`` says of a file is what ``inspect`` shows and ``convert`` goes by.
 
-A malicious source is refused unless the caller allows it. Its tensors are data all the same, and nothing that it names is
-ever called; what else reads the file may not be so careful, and whoever converts it should know what came with it.
+A malicious source is refused unless the caller allows it. Its tensors are data all the same, and nothing that it names
+is ever called; what else reads the file may not be so careful, and whoever converts it should know what came with it.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ _judged: dict[tuple[str, int, int, int, int], FileReport] = {}
 
 
 def judge(path: str) -> FileReport:
-    """The scanner's report on one file. Never raises for what the file holds; judged once as long as it stays the same."""
+    """The scanner's report on one file. Never raises for what the file holds; judged once while it stays as it is."""
     try:
         info = os.stat(path)
     except (OSError, ValueError):
@@ -30,7 +30,7 @@ def judge(path: str) -> FileReport:
 
 
 def judge_source(path: str) -> list[FileReport]:
-    """The reports on a source as commands take it: of the file, or of each file in the folder and of the folder itself."""
+    """The reports on a source: of the file, or of each file in the folder and of the folder itself."""
     if not os.path.isdir(path):
         return [judge(path)]
     return list(Walk([path]).reports())
@@ -52,7 +52,7 @@ def said(reports: list[FileReport], severity: Verdict = "malicious") -> list[str
 
 
 def refuse_malicious(reports: list[FileReport], allow: bool = False) -> list[str]:
-    """Refused (exit 1) when a file is malicious and that is not allowed. Returns what was found, to be said all the same."""
+    """Refused (exit 1) when a file is malicious and that is not allowed. Returns what was found, to be said."""
     found = said(reports)
     if found and not allow:
         more = f" and {len(found) - 1} more" if len(found) > 1 else ""

@@ -194,10 +194,11 @@ def plan(src: str, destination: str, options: ConvertOptions) -> Route:
         changed = sum(1 for name, t in weights.tensors.items() if t.dtype != before.tensors[name].dtype)
         steps.append(RouteStep("cast", f"{changed} tensors to {options.dtype}"))
     if target.keeps_aliases:
-        tensors = len(weights.tensors)
         weights = tie_pass.merge_aliases(weights)
-        if len(weights.tensors) != tensors:
-            steps.append(RouteStep("tie", f"{tensors - len(weights.tensors)} tied tensors stored once"))
+        if weights.aliases:
+            ties = [f"{name} = {alias.target}" for name, alias in sorted(weights.aliases.items())]
+            more = f" and {len(ties) - 3} more" if len(ties) > 3 else ""
+            steps.append(RouteStep("tie", f"stored once: {', '.join(ties[:3])}{more}"))
     if not weights.tensors:
         raise UsageError("no tensor is left to convert", file=src, hint="artifactkit inspect shows what is there")
     _check_dtypes(weights, target)

@@ -200,7 +200,7 @@ def _placed(route: Route, paths: list[str]) -> tuple[str, dict[str, Placed]]:
     """(who opened it, where each tensor stands). Without a library our own reader opens it, and this is said."""
     target = route.target
     if target.reopen is not None:
-        return "a reader of its own", dict(target.reopen(paths))
+        return target.reopened_by, dict(target.reopen(paths))
     found: dict[str, Placed] = {}
     for path in paths:
         _, weights = read_file(path, target.name, ReadOptions(everything=True, keep_prefix=True))

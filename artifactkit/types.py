@@ -141,6 +141,7 @@ class Format:
     keeps_metadata: bool = True
     keeps_aliases: bool = False  # whether a tie can be recorded, so that tied tensors are stored once
     reopen: Callable[[list[str]], dict[str, Placed]] | None = None
+    reopened_by: str = "another reader"  # whose reader that is, for the report
 
 
 @dataclass(frozen=True, slots=True)

@@ -72,7 +72,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory, fixtures: Path) -> Path:
 
 @pytest.mark.parametrize("args", HEADERS_ONLY, ids=" ".join)
 def test_nothing_heavy_is_imported(folder: Path, args: list[str]) -> None:
-    assert not heavy(imported(folder, *args))
+    # A chat template is judged on its parsed tree: only where there is one is the parser imported.
+    parser = {"jinja2", "markupsafe"} if {"tiny-llama", "sharded"} & set(args) else set()
+    assert {name.split(".")[0] for name in heavy(imported(folder, *args))} <= parser
 
 
 def test_help_imports_no_command(folder: Path) -> None:

@@ -10,6 +10,7 @@ The output is staged beside DEST, opened again and compared with SRC, and rename
 
 from __future__ import annotations
 
+import os
 import time
 from typing import TYPE_CHECKING, Annotated
 
@@ -52,11 +53,12 @@ def command(
     ledger: Ledger = False,
     strict: o.Strict = False,
     force: o.Force = False,
+    allow_unsafe_source: o.AllowUnsafeSource = False,
     json: o.Json = False,
 ) -> int:
     from .. import dtypes
     from ..route import ConvertOptions, plan
-    from ..run import check_destination
+    from ..run import check_destination, input_files
     from ..types import ReadOptions
 
     options = ConvertOptions(
@@ -75,7 +77,12 @@ def command(
         read=ReadOptions(state_dict_key, everything, keep_prefix, repair),
     )
     out.keep(source=src, destination=dest, dry_run=dry_run)
+    folder = os.path.isdir(src)
+    if not folder:  # before it is read: a file can be broken and malicious
+        _judge([src], allow_unsafe_source)
     route = plan(src, dest, options)
+    if folder:
+        _judge(input_files(route), allow_unsafe_source)
     check_destination(route, options)
     out.keep(**_route_json(route))
     out.data(f"{route.opened.format.name} -> {route.target.name}")
@@ -84,6 +91,16 @@ def command(
     if dry_run:
         return _forecast(route, options)
     return _convert(route, options, show_ledger=ledger)
+
+
+def _judge(paths: list[str], allow: bool) -> None:
+    """Refuse a malicious source, or say what was in it. The rest of what can execute is said with the weights."""
+    from ..judge import judge, refuse_malicious, verdict
+
+    reports = [judge(path) for path in paths if os.path.isfile(path)]
+    for line in refuse_malicious(reports, allow):
+        out.warn(f"malicious, and converted all the same (--allow-unsafe-source): {line}")
+    out.keep(scan=verdict(reports))
 
 
 def _convert(route: Route, options: ConvertOptions, show_ledger: bool) -> int:

@@ -8,6 +8,7 @@ Reads headers only, however large the file, and runs nothing.
 
 from __future__ import annotations
 
+import os
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,6 +20,7 @@ from .render import count, out, shape, size, table
 if TYPE_CHECKING:
     from ..artifact import Kind, Weights
     from ..opening import Opened
+    from ..scan.model import FileReport
 
 Tensors = Annotated[bool, typer.Option("--tensors", help="List every tensor, value and name of code.")]
 SHOWN = 10
@@ -49,6 +51,7 @@ def command(
     from ..opening import open_source
     from ..types import ReadOptions
 
+    reports = _judged(src)
     opened = open_source(src, from_, ReadOptions(state_dict_key, everything, keep_prefix, repair))
     weights = opened.weights
     kind = opened.format.kind
@@ -59,8 +62,43 @@ def command(
     out.data(f"settles: {settled}; leaves open: {open_layers}", f"to run it: {TO_RUN[kind]}")
     _show_tensors(weights, tensors)
     _show_rest(weights, tensors)
+    _show_scan(reports)
     out.document(ok=True, **_json(opened))
     return 0
+
+
+def _judged(src: str) -> list[FileReport]:
+    """What the scanner says of the source; known before it is read, since reading may fail."""
+    from ..judge import judge_source, verdict
+
+    if not os.path.exists(src):
+        return []  # opening it says so
+    reports = judge_source(src)
+    out.keep(
+        scan={
+            "verdict": verdict(reports),
+            "findings": [
+                {"path": r.path, "member": f.member, "rule": f.rule, "severity": f.severity, "what": f.what}
+                for r in reports
+                for f in r.findings
+            ],
+        }
+    )
+    return reports
+
+
+def _show_scan(reports: list[FileReport]) -> None:
+    """The verdict, and the findings that are not said as names of code already."""
+    from ..errors import printable
+    from ..judge import said, verdict
+
+    out.data(f"scan: {verdict(reports)}")
+    lines = [f"  {severity}: {line}" for severity in ("malicious", "unreadable") for line in said(reports, severity)]
+    suspicious = len(said(reports, "suspicious"))
+    if suspicious:
+        lines.append(f"  suspicious: {count(suspicious, 'finding')} (artifactkit scan lists them)")
+    out.data(*map(printable, lines[:SHOWN]))
+    _more(len(lines), False)
 
 
 def _show_tensors(weights: Weights, everything: bool) -> None:

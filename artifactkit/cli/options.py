@@ -87,6 +87,9 @@ OnOverflow = Annotated[
     Overflow, typer.Option("--overflow", help="What to do with a value too large for --dtype.", case_sensitive=False)
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse any loss that was not asked for.")]
+AllowUnsafeSource = Annotated[
+    bool, typer.Option("--allow-unsafe-source", help="Take the tensors of a source that scan calls malicious.")
+]
 Force = Annotated[bool, typer.Option("--force", help="Replace the destination if it exists.")]
 NoVerify = Annotated[bool, typer.Option("--no-verify", help="Do not open the output again and compare.")]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and touch nothing.")]

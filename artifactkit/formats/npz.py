@@ -73,4 +73,5 @@ FORMAT = Format(
     dtypes=npwrite.DTYPES,
     keeps_metadata=False,
     reopen=reopen,
+    reopened_by="NumPy's reader",
 )

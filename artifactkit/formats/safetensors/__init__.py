@@ -20,4 +20,5 @@ FORMAT = Format(
     folder=True,
     keeps_aliases=True,
     reopen=reopen,
+    reopened_by="the safetensors library",
 )
