@@ -90,7 +90,9 @@ class Machine(Stream):
         self.extensions: list[int] = []
         self.anomalies: list[Anomaly] = []
         self.opcodes = 0
-        self.strict_frames = True  # False: go on after a frame that is too long, as CPython's unpickler in Python does
+        # For a scan: go on where some unpickler would, past a frame that is too long (CPython in Python), and
+        # where what a call made may be the tuple, dict or index that is needed.
+        self.tolerant = False
         self._persistent = persistent
         self._memory = self.limits.memory
         self._work = self.limits.work + self.limits.work_per_byte * data.size
@@ -341,7 +343,7 @@ class Machine(Stream):
             return target
         halves = state if isinstance(state, tuple) and len(state) == 2 else (state, None)
         for half in halves:
-            if half is not None and not isinstance(half, dict):
+            if half is not None and not isinstance(half, dict) and not (self.tolerant and isinstance(half, Inert)):
                 raise self.corrupt("the state is no dict", found=type(half).__name__)
         if isinstance(target, Dict | List):
             for half in halves:

@@ -150,10 +150,16 @@ _extension("EXT4", 4)
 
 @opcode("REDUCE")
 def _reduce(m: Machine) -> None:
-    args, callee = m.pop(), m.pop()
+    args, callee = _arguments(m, m.pop()), m.pop()
+    m.stack.append(m.call(callee, args, {}, "REDUCE"))
+
+
+def _arguments(m: Machine, args: object) -> tuple[object, ...]:
+    if m.tolerant and isinstance(args, Inert):
+        return (args,)
     if not isinstance(args, tuple):
         raise m.corrupt("the arguments are no tuple", found=type(args).__name__)
-    m.stack.append(m.call(callee, args, {}, "REDUCE"))
+    return args
 
 
 @opcode("NEWOBJ")
@@ -164,16 +170,16 @@ def _newobj(m: Machine) -> None:
 @opcode("NEWOBJ_EX")
 def _newobj_ex(m: Machine) -> None:
     kwargs, args = m.pop(), m.pop()
+    if m.tolerant and isinstance(kwargs, Inert):
+        kwargs = {}
     if not isinstance(kwargs, dict):
         raise m.corrupt("the keyword arguments are no dict", found=type(kwargs).__name__)
     _construct(m, args, kwargs, "NEWOBJ_EX")
 
 
 def _construct(m: Machine, args: object, kwargs: dict[object, object], via: Via) -> None:
-    cls = m.pop()
-    if not isinstance(args, tuple):
-        raise m.corrupt("the arguments are no tuple", found=type(args).__name__)
-    m.stack.append(m.call(cls, args, kwargs, via))
+    args = _arguments(m, args)
+    m.stack.append(m.call(m.pop(), args, kwargs, via))
 
 
 @opcode("OBJ")
@@ -239,6 +245,6 @@ def _frame(m: Machine) -> None:
         m.end_frame()
     if length > m.left:
         m.anomaly("frame-too-long", f"{length} bytes, {m.left} are left")
-        if m.strict_frames:
+        if not m.tolerant:
             raise m.truncated(length)
     m.frame_end = m.position + length

@@ -252,6 +252,8 @@ def _set_items(m: Machine, target: object, items: list[object]) -> None:
     elif isinstance(target, list | bytearray):
         for i in range(0, len(items), 2):
             key, value = items[i], items[i + 1]
+            if m.tolerant and isinstance(key, Inert):
+                continue
             if not isinstance(key, int) or not -len(target) <= key < len(target):
                 raise m.corrupt("there is no such index")
             if isinstance(target, list):
@@ -263,6 +265,8 @@ def _set_items(m: Machine, target: object, items: list[object]) -> None:
 
 
 def _byte(m: Machine, value: object) -> int:
+    if m.tolerant and isinstance(value, Inert):
+        return 0
     if not isinstance(value, int) or not 0 <= value <= 255:
         raise m.corrupt("a bytearray holds bytes only")
     return value

@@ -8,14 +8,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from typing import TYPE_CHECKING
 
-from ..pickles import Anomaly, Global, Inert, Observer, Opaque, Payload, Persistent, Via
+from ..pickles import Anomaly, Global, Inert, Observer, Opaque, Payload, Via
+from . import pickle_ids
 from . import pickle_rules as rules
 from .model import Rule, Severity
 from .pickle_danger import DYNAMIC, DYNAMIC_MODULES, listed, reason
 from .pickle_names import ENCODINGS, NOT_CALLED, SAFE, STORAGES, TRUSTED
-from .pickle_values import Made, Names, Stored, literal_bytes
+from .pickle_values import Given, Made, Names, Stored, literal_bytes
 from .pickle_words import EXECUTING, is_dunder, looks_like
+
+if TYPE_CHECKING:
+    from .sparse import Sparse
 
 # Names whose meaning is in what they are called with: judged at the call, and at the end if there was none.
 BY_CALL = frozenset(
@@ -33,9 +38,11 @@ NO_ITEMS = frozenset({"torch", "torch._utils", "torch._tensor", "numpy.core.mult
 class Judge(Observer):
     """Collects what is said about one stream of pickles: (rule, what, offset, name, severity)."""
 
-    def __init__(self, *, torchscript: bool = False, package: bool = False, plain: bool = False) -> None:
-        self.torchscript = torchscript  # names below __torch__ are the archive's own, and no Python
-        self.package = package  # a pickle of a torch.package, which calls a few functions of torch's for its objects
+    def __init__(self, *, container: str | None = None, plain: bool = False) -> None:
+        self.container = container
+        self.torchscript = container == "torchscript"  # names below __torch__ are the archive's own, and no Python
+        self.tar = container == "torch-tar"
+        self.package = container == "torch-package"  # a pickle of a torch.package, which calls a few functions of torch's for its objects
         self.plain = plain  # as an unpickler that knows nothing of joblib
         self.nested = False
         self.arrays = 0  # joblib arrays seen
@@ -47,6 +54,7 @@ class Judge(Observer):
         self.inside: list[tuple[bytes | Payload, int]] = []  # bytes to be looked into
         self.texts: list[tuple[str, int]] = []  # text that may be an encoded pickle
         self.storages: dict[str, int] = {}  # key -> bytes that its member must have
+        self.sparse: list[Sparse] = []
         self.order: list[tuple[str, int]] = []  # (key, bytes an element), for the legacy layout
         self.views: dict[str, str] = {}
         self.beside_files: list[str] = []
@@ -128,7 +136,7 @@ class Judge(Observer):
         self, callee: object, args: tuple[object, ...], kwargs: Mapping[object, object], *, opcode: Via, offset: int
     ) -> None:
         if not isinstance(callee, Global):
-            if isinstance(callee, Persistent | Stored):
+            if isinstance(callee, Given | Stored):
                 self.say(rules.PERSISTENT, "what a persistent id stands for is called", offset, None, "malicious")
             else:
                 self.say(rules.COMPUTED, "what is called is the result of a call", offset)
@@ -223,6 +231,8 @@ class Judge(Observer):
         elif module == "torch._utils":
             if name == "_rebuild_parameter_with_state" and len(args) > 3:
                 self._state(key, args[3], offset)
+            if "sparse" in name:
+                self._sparse(args, offset)
             self._tensor(name, args, offset)
 
     def _indirect(self, wrapper: str, callee: object, args: object, offset: int) -> None:
@@ -243,6 +253,13 @@ class Judge(Observer):
         elif callee is not None:
             self.say(rules.COMPUTED, "what is called is the result of a call", offset)
 
+    def _sparse(self, args: tuple[object, ...], offset: int) -> None:
+        from .sparse import sparse_of
+
+        found = sparse_of(args, offset)
+        if found is not None and len(self.sparse) < 1000:
+            self.sparse.append(found)
+
     def _tensor(self, name: str, args: tuple[object, ...], offset: int) -> None:
         """Size, stride and offset must lie within the storage that the tensor views."""
         if name not in ("_rebuild_tensor", "_rebuild_tensor_v2", "_rebuild_tensor_v3", "_rebuild_qtensor"):
@@ -252,7 +269,7 @@ class Judge(Observer):
             return
         storage, start, size, stride = args[:4]
         if isinstance(size, Inert) or isinstance(stride, Inert) or not isinstance(storage, Stored):
-            if not isinstance(storage, Inert | Persistent):
+            if not isinstance(storage, Inert):
                 self.say(rules.MALFORMED, "a tensor's storage is no storage", offset)
             return
         numbers = [start, *(size if isinstance(size, tuple | list) else (None,)),
@@ -276,7 +293,7 @@ class Judge(Observer):
             self.acts += PLAUSIBLE.fullmatch(target.full) is not None
             self.say(rules.BUILD, f"attributes of {target.full} would be set", offset, target.full)
             return
-        if isinstance(target, Persistent | Stored):
+        if isinstance(target, Given | Stored):
             self.say(rules.MALFORMED, "a storage is given a state", offset)
             return
         callee = target.callee if isinstance(target, Made | Opaque) else None
@@ -305,7 +322,7 @@ class Judge(Observer):
                     continue
                 inert = key is None or key in SAFE
                 whose = ".".join(key) if key else "an object"
-                if name in EXECUTING and (inert or index == 1 or isinstance(value, Global | Opaque | Persistent)):
+                if name in EXECUTING and (inert or index == 1 or isinstance(value, Global | Opaque | Given)):
                     self.say(rules.BUILD, f"the state of {whose} sets {name}", offset, whose)
                 elif inert:
                     self.say(rules.ODD, f"the state of {whose} sets {name}", offset)
@@ -314,7 +331,7 @@ class Judge(Observer):
         if isinstance(target, Global):
             self.acts += PLAUSIBLE.fullmatch(target.full) is not None
             self.say(rules.BUILD, f"items of {target.full} would be set", offset, target.full)
-        elif isinstance(target, Persistent | Stored) or (
+        elif isinstance(target, Given | Stored) or (
             isinstance(target, Made) and (target.callee.module in NO_ITEMS)
         ):  # fmt: skip
             self.say(rules.MALFORMED, f"{opcode} on a tensor or storage", offset)
@@ -325,56 +342,8 @@ class Judge(Observer):
         return None  # ``persist`` both judges and answers
 
     def persist(self, pid: object, offset: int) -> object:
-        """Judge a persistent id, and answer it: torch's is ('storage', class, key, location, numel[, view])."""
-        made = self._storage(pid, offset)
-        if made is not None:
-            return made
-        if self.package and isinstance(pid, tuple) and len(pid) == 4 and pid[0] == "reduce_package":
-            self.called(pid[2], pid[3] if isinstance(pid[3], tuple) else (), {}, opcode="REDUCE", offset=offset)
-            return Opaque(pid[2], offset=offset)
-        pending, dangerous = [pid], False
-        for _ in range(1000):
-            if not pending:
-                break
-            value = pending.pop()
-            if isinstance(value, Global):
-                dangerous = dangerous or (value.module, value.name) not in SAFE
-            elif isinstance(value, Opaque | Persistent):
-                dangerous = True
-            elif isinstance(value, tuple | list):
-                pending.extend(value)
-        shown = f"a tuple of {len(pid)}" if isinstance(pid, tuple) else type(pid).__name__
-        legacy = isinstance(pid, tuple) and len(pid) == 4 and pid[0] == "module"
-        if dangerous and not legacy:
-            self.say(rules.PERSISTENT, "a persistent id carries a callable or an object", offset, None, "malicious")
-        elif not legacy:
-            self.say(rules.PERSISTENT, f"a persistent id is no description of a storage: {shown}", offset)
-        elif isinstance(pid, tuple) and not isinstance(pid[1], Global):
-            self.say(rules.PERSISTENT, "a persistent id carries a computed class", offset, None, "malicious")
-        # The loader answers ('module', class, file, source) with the class.
-        return pid[1] if legacy and isinstance(pid, tuple) else Persistent(pid, offset)
-
-    def _storage(self, pid: object, offset: int) -> Stored | None:
-        if not isinstance(pid, tuple) or len(pid) not in (5, 6) or pid[0] not in ("storage", b"storage"):
-            return None
-        _, cls, key, location, numel = pid[:5]
-        if not isinstance(cls, Global) or cls.name not in STORAGES or (cls.module, cls.name) not in SAFE:
-            return None
-        if not isinstance(key, str | int) or not isinstance(location, str) or type(numel) is not int:
-            return None
-        if not 0 <= numel < 1 << 62:
-            self.say(rules.MALFORMED, "a storage has no valid number of elements", offset)
-            return None
-        view = pid[5] if len(pid) == 6 else None
-        made = Stored(cls, str(key), numel, view is None)
-        if view is not None:
-            if not isinstance(view, tuple) or len(view) != 3 or not isinstance(view[0], str | int):
-                return None
-            self.views[str(view[0])] = str(key)
-        name = str(key)
-        self.storages[name] = max(self.storages.get(name, 0), numel * made.itemsize if view is None else 0)
-        self.order.append((name, made.itemsize))
-        return made
+        """Judge a persistent id, and answer it."""
+        return pickle_ids.answer(self, pid, offset)
 
     def extension(self, code: int, *, opcode: str, offset: int) -> None:
         self.say(rules.EXTENSION, f"{opcode} {code} stands for a name that is not in the file", offset)

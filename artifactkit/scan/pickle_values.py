@@ -44,6 +44,15 @@ class Made(Inert):
         return None
 
 
+class Given(Made):
+    """What the loader would supply for a persistent id that describes no storage."""
+
+    __slots__ = ()
+
+    def __init__(self) -> None:
+        super().__init__(Global("", "(persistent id)"))
+
+
 class Stored(Made):
     """A storage that a persistent id describes. ``nbytes`` is what it should weigh; ``numel`` counts elements."""
 
@@ -194,6 +203,23 @@ def _pairs(call: Call, value: object) -> list[tuple[object, object]]:
     return out
 
 
+# Answered by Python's own values: what a file goes on to do with these depends on them.
+PLAIN = frozenset(
+    {("builtins", "tuple"), ("builtins", "list"), ("torch", "Size"), ("torch.serialization", "_get_layout")}
+)  # fmt: skip
+
+
+def _plain(call: Call) -> object:
+    given = call.args[0] if len(call.args) == 1 else ()
+    if call.callee.name == "_get_layout":
+        return given if isinstance(given, str) else Made(call.callee)
+    if not isinstance(given, list | tuple):
+        return Made(call.callee)
+    call.machine.charge(len(given))
+    call.machine.allocate(60 + 8 * len(given))
+    return list(given) if call.callee.name == "list" else tuple(given)
+
+
 class Names(dict[tuple[str, str], Handler]):
     """The machine's table: every name is answered here, by ``answer``, as the judge sees fit. Holds nothing."""
 
@@ -227,6 +253,12 @@ class Names(dict[tuple[str, str], Handler]):
         if key in (("builtins", "bytes"), ("builtins", "bytearray")) and call.args:
             known = _encode(call) if len(call.args) > 1 else literal_bytes(call.args[0])
             return known if isinstance(known, bytes | Payload) else Made(callee)
+        if key in PLAIN:
+            return _plain(call)
+        if module == "torch._utils" and name.startswith("_rebuild_tensor"):
+            from .sparse import view_of
+
+            return view_of(call.args, callee)
         if module in JOBLIB_MODULES:
             return JoblibArray(callee, self.judge) if name == "NumpyArrayWrapper" else JoblibFile(callee, self.judge)
         if key == ("copyreg", "_reconstructor") or module == "copyreg":

@@ -48,7 +48,7 @@ class Run:
             data, table=judge.table, persistent=lambda pid: judge.persist(pid, self.machine.at), observer=judge,
             member=member, start=start, limits=LIMITS,
         )  # fmt: skip
-        self.machine.strict_frames = False
+        self.machine.tolerant = True
         self.values: list[object] = []  # of the first pickles, for the legacy layout
         self.ends: list[int] = []  # the first ends
         self.done = 0  # pickles read to their STOP
@@ -115,6 +115,14 @@ class Run:
             if judge.storages.get(key, 0) > place.nbytes:
                 what = f"storage {key} has {place.nbytes} bytes, its tensor says {judge.storages[key]}"
                 judge.say(MALFORMED, what, place.offset - 8)
+        if judge.sparse:
+            from .sparse import wrong
+
+            for found in judge.sparse:
+                bad = wrong(found, lambda key: (
+                    part(self.data, places[key].offset, places[key].nbytes) if key in places else None))  # fmt: skip
+                if bad:
+                    judge.say(MALFORMED, f"the indices of a sparse tensor are wrong: {bad}", found.offset)
         self.legacy = True
         self.end = self.machine.position = end
 
@@ -124,7 +132,7 @@ def scan(piece: Piece, kind: str) -> None:
     others = [found for found in detect.formats(piece) if found != "pickle"]
     first = piece.first
     member = piece.member
-    judge = Judge(torchscript=piece.container == "torchscript", package=piece.container == "torch-package")
+    judge = Judge(container=piece.container)
     run = Run(piece.data, judge, member=member)
     by_name = piece.name.lower().endswith(SUFFIXES) and not others
     if not piece.size:
@@ -141,7 +149,7 @@ def scan(piece: Piece, kind: str) -> None:
         piece.report.formats.append("pickle")
     _report(piece, run, binary)
     for start in run.extra:  # where a reader goes on that takes a frame as a whole
-        other = Run(piece.data, Judge(torchscript=judge.torchscript), member=member, start=start)
+        other = Run(piece.data, Judge(container=piece.container), member=member, start=start)
         other.go()
         if other.done or other.judge.denied:
             _say(piece, other.judge)
@@ -186,6 +194,7 @@ def report(piece: Piece, run: Run) -> None:
 def _report(piece: Piece, run: Run, binary: bool) -> None:
     _say(piece, run.judge)
     piece.stored.update(run.judge.storages)
+    piece.sparse += run.judge.sparse
     error = run.error
     if error is not None and run.done and not isinstance(error, LimitExceeded):
         if run.legacy or not (run.done >= 4 and run.values and run.values[0] == MAGIC_NUMBER):

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..errors import ArtifactkitError, LimitExceeded, Truncated
 from ..files import Bytes
 from .model import Executable, FileReport, Finding, Rule, Severity
 from .rules import UNREADABLE
+
+if TYPE_CHECKING:
+    from .sparse import Sparse
 
 HEAD = 4096
 UNPACKED_RATIO = 16
@@ -46,6 +50,7 @@ class Piece:
     depth: int = 0
     container: str | None = None  # the format of what this lies in: zip, torch-zip, tar ...
     stored: dict[str, int] = field(default_factory=dict)  # storages that its pickles refer to: key -> bytes at least
+    sparse: list[Sparse] = field(default_factory=list)  # sparse tensors, whose indices are still to be checked
     also: list[str] = field(default_factory=list)  # formats found on the way, still to be looked into
     _first: bytes | None = field(default=None, repr=False)
     _last: bytes | None = field(default=None, repr=False)

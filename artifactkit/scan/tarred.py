@@ -55,7 +55,8 @@ def scan(piece: Piece, kind: str) -> None:
     for member in archive.members:
         if not member.size or member.kind == "folder":
             continue
-        inner = piece.inner(part(data, member.offset, member.size, member.name), member.name, "tar")
+        container = "torch-tar" if torch else "tar"
+        inner = piece.inner(part(data, member.offset, member.size, member.name), member.name, container)
         if torch and plain_name(member) in ("storages", "tensors"):
             try:
                 _torch(inner, plain_name(member))

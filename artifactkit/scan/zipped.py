@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 import stat
 import zlib
+from typing import TYPE_CHECKING
 
 from ..containers import npy
 from ..containers.pickle_family import kind_of_zip
@@ -32,6 +33,9 @@ from .zip_members import (
     unpacked,
     zip64_elsewhere,
 )
+
+if TYPE_CHECKING:
+    from .sparse import Sparse
 
 _AGAIN = "get the file again from its producer, or repack it with a plain zip tool after looking into it"
 DIFFERS = Rule(
@@ -193,6 +197,7 @@ class Members:
     def __init__(self, piece: Piece, kind: str) -> None:
         self.piece, self.kind = piece, kind
         self.seen: set[tuple[int, int, int]] = set()
+        self.sparse: list[tuple[str, list[Sparse]]] = []
         self.stored: dict[str, int] = {}  # member name -> bytes that a pickle says it has
 
     def archive(self, archive: Zip) -> None:
@@ -213,6 +218,29 @@ class Members:
             elif run.size < wanted:
                 what = f"a storage has {run.size} bytes, its tensor says {wanted}"
                 self.piece.find(MALFORMED, what, member=run.name)
+
+        for name, found in self.sparse:
+            self._indices(archive, name, found)
+        self.sparse.clear()
+
+    def _indices(self, archive: Zip, name: str, found: list[Sparse]) -> None:
+        """Check the indices of sparse tensors, which torch may not."""
+        from .sparse import wrong
+
+        def read(key: str) -> Bytes | None:
+            for place in places(name, key):
+                if place in archive:
+                    runs = runs_of(archive, archive.member(place))
+                    return unpacked(archive.file, runs[0], 64 << 20) if runs else None
+            return None
+
+        for tensor in found:
+            try:
+                what = wrong(tensor, read)
+            except ArtifactkitError:
+                continue
+            if what:
+                self.piece.find(MALFORMED, f"the indices of a sparse tensor are wrong: {what}", member=name, offset=tensor.offset)
 
     def hidden(self, start: int, end: int) -> None:
         """Members that only local headers lead to."""
@@ -240,6 +268,8 @@ class Members:
         piece.look(inner)
         if inner.stored:
             self._refer(run.name, inner.stored)
+        if inner.sparse:
+            self.sparse.append((run.name, inner.sparse))
 
     def _data(self, run: Run) -> Bytes | None:
         """What is to be looked into; None for a plain array, whose head says all."""
@@ -290,15 +320,19 @@ class Members:
                        "load only the tensors")  # fmt: skip
 
     def _refer(self, name: str, stored: dict[str, int]) -> None:
-        """Note which members a pickle's storages are: torch looks for them in a folder beside the pickle."""
-        folder, _, record = name.rpartition("/")
-        root = f"{folder}/" if folder else ""
-        top = name.partition("/")[0]
-        base = record.removesuffix(".pkl")
+        """Note which members a pickle's storages are."""
         for key, nbytes in stored.items():
-            for place in (f"{root}{base}/{key}", f"{root}data/{key}", f"{top}/.data/{key}.storage",
-                          f"{root}.data/{key}.storage", f"{root}tensors/{key}"):  # fmt: skip
+            for place in places(name, key):
                 self.stored[place] = max(nbytes, self.stored.get(place, 0))
+
+
+def places(name: str, key: str) -> tuple[str, ...]:
+    """Where torch looks for the storage ``key`` of the pickle ``name``: in a folder beside it."""
+    folder, _, record = name.rpartition("/")
+    root = f"{folder}/" if folder else ""
+    base = record.removesuffix(".pkl")
+    return (f"{root}{base}/{key}", f"{root}data/{key}", f"{name.partition('/')[0]}/.data/{key}.storage",
+            f"{root}.data/{key}.storage", f"{root}tensors/{key}")  # fmt: skip
 
 
 __all__ = ["RULES", "Members", "local_run", "scan"]
