@@ -244,8 +244,7 @@ def place(
             follower.join()
         raise
     finally:
-        if follower is not None:
-            progress.watched.remove(follower)
+        progress.watched = [worker for worker in progress.watched if worker is not follower]
         os.close(fd)
     return digest[0] if digest else None
 

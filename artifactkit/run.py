@@ -74,10 +74,10 @@ def execute(route: Route, options: ConvertOptions, progress: Progress | None = N
     conversion = Conversion(route, entries, Report(), list(route.losses))
     hashing = Worker(lambda: conversion.inputs.extend(_digests(route, pins, progress)))
     with stage:
-        if options.verify:
-            progress.watched.append(hashing)
-            hashing.start()
         try:
+            if options.verify:
+                progress.watched.append(hashing)
+                hashing.start()
             _write(route, options, stage, progress, conversion)
             if options.verify:
                 hashing.result()

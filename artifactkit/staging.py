@@ -190,13 +190,13 @@ class Stage:
         try:
             while not self._make():
                 pass
+            return self
         except OSError as error:
             self._abandon()
             raise failed(error, self.given) from error
         except BaseException:  # interrupted: __exit__ will not be called
             self._abandon()
             raise
-        return self
 
     def _make(self) -> bool:
         """Make and lock the staged file or folder; False when it must be tried again under another name.
