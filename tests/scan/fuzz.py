@@ -58,15 +58,11 @@ def seeds() -> list[tuple[str, bytes]]:
     """(name, bytes) of every sample that is small, the files of trees included; in a stable order."""
     import hostile
 
-    found = []
+    found: list[tuple[str, object]] = []
     for sample in hostile.samples():
-        if isinstance(sample.content, bytes):
-            found.append((sample.name.rpartition("/")[2], sample.content))
-        else:
-            found += [
-                (path.rpartition("/")[2], data) for path, data in sorted(sample.content.items()) if path[-1] != "/"
-            ]
-    return [(name, data) for name, data in found if 0 < len(data) <= LARGEST]
+        content = sample.content if isinstance(sample.content, dict) else {sample.name: sample.content}
+        found += [(path.rpartition("/")[2], data) for path, data in sorted(content.items()) if path[-1] != "/"]
+    return [(name, data) for name, data in found if isinstance(data, bytes) and 0 < len(data) <= LARGEST]
 
 
 def case(number: int, pool: list[tuple[str, bytes]]) -> tuple[str, bytes]:
