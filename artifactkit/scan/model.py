@@ -69,6 +69,7 @@ class FileReport:
     inventory: list[Executable] = field(default_factory=list)
     size: int = 0
     sha256: str | None = None
+    said: set[tuple[str | None, ...]] = field(default_factory=set, repr=False, compare=False)
 
     @property
     def verdict(self) -> Verdict:

@@ -30,6 +30,7 @@ class Budget:
     pieces: int = 200_000
     unpacked: int = 128 << 20
     findings: int = 1000
+    hidden: int = 1000  # members of archives that only local headers lead to; each may be as long as the file
 
 
 @dataclass(slots=True, eq=False)
@@ -92,10 +93,12 @@ class Piece:
         place = self.member if member is None else self.inside(member)
         found = Finding(rule.id, severity or rule.severity, what or rule.title, place, offset, name, hint or rule.hint)
         findings = self.report.findings
-        if len(findings) >= self.budget.findings and found.severity != "malicious":
+        # Beyond the limit only what is malicious, and that to twice the limit: the verdict is clear by then.
+        if len(findings) >= self.budget.findings * (2 if found.severity == "malicious" else 1):
             return
         key = (found.rule, found.severity, found.what, found.member, found.name)
-        if all((f.rule, f.severity, f.what, f.member, f.name) != key for f in findings):
+        if key not in self.report.said:
+            self.report.said.add(key)
             findings.append(found)
 
     def unreadable(self, error: ArtifactkitError, rule: Rule = UNREADABLE) -> None:

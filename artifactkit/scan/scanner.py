@@ -47,6 +47,8 @@ def _add_unreadable(report: FileReport, what: str) -> None:
 def look(piece: Piece) -> None:
     """Look into one piece: every format that it has, then its name. Errors become findings of the piece."""
     budget = piece.budget
+    if len(piece.report.findings) >= 2 * budget.findings:
+        return  # malicious by so many findings that no more are kept
     budget.pieces -= 1
     if budget.pieces < 0:
         piece.find(LIMIT, "too many nested parts to look into all of them")

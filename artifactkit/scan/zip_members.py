@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from ..containers.zip import Zip
+from ..containers.zip_check import descriptor_size
 from ..containers.zip_records import (
+    DESCRIPTOR,
     EOCD,
     EOCD64,
     EOCD64_LOCATOR,
@@ -24,7 +26,6 @@ from ..containers.zip_records import (
 from ..errors import ArtifactkitError, Corrupt
 from ..files import Bytes, part
 
-MAX_HIDDEN = 10_000
 SWEEP = 256 << 20  # bytes that are searched for local headers where no directory leads
 
 
@@ -83,7 +84,7 @@ def local_run(data: Bytes, at: int) -> Run | None:
 
 def hidden_runs(data: Bytes, start: int, end: int) -> Iterator[Run]:
     """What local headers between ``start`` and ``end`` describe, whatever lies between them."""
-    at, found, tail = start, 0, b""
+    at, tail = start, b""
     end = min(end, start + SWEEP)
     while at < end:
         piece = tail + data.read(at, min(1 << 20, end - at))
@@ -93,9 +94,6 @@ def hidden_runs(data: Bytes, start: int, end: int) -> Iterator[Run]:
             run = local_run(data, base + place)
             if run is not None:
                 yield run
-                found += 1
-                if found >= MAX_HIDDEN:
-                    return
             place = piece.find(LOCAL_MAGIC, place + 4)
         at = base + len(piece)
         tail = piece[-3:]
@@ -113,6 +111,8 @@ def gaps(archive: Zip) -> list[tuple[int, int]]:
         if member.header_offset > end:
             out.append((end, member.header_offset))
         end = max(end, head.data_offset + member.packed_size)
+        if head.flags & DESCRIPTOR and end <= archive.directory_start:
+            end += descriptor_size(archive.file, end, archive.directory_start, member)
     if archive.directory_start > end:
         out.append((end, archive.directory_start))
     return out

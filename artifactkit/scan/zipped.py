@@ -150,7 +150,7 @@ def _judge(piece: Piece, archive: Zip) -> None:
     if zip64_elsewhere(archive, piece.last):
         piece.find(TWO, "there are two zip64 directory ends")
     for start, end in gaps(archive):
-        if start >= archive.prefix and _not_blank(archive.file, start, end) and not _descriptor(archive, start, end):
+        if start >= archive.prefix and _not_blank(archive.file, start, end):
             piece.find(EXTRA, f"{end - start} bytes that belong to no member", offset=start)
     for member in archive.members:
         if other := second_names(member):
@@ -169,13 +169,6 @@ def _rule(odd: Anomaly) -> Rule:
 
 def _not_blank(data: Bytes, start: int, end: int) -> bool:
     return any(data.read(at, min(1 << 20, end - at)).strip(b"\0") for at in range(start, end, 1 << 20))
-
-
-def _descriptor(archive: Zip, start: int, end: int) -> bool:
-    """Whether the gap is a member's data descriptor."""
-    return end - start in (12, 16, 20, 24) and any(
-        m.flags & 0x8 and m.crc.to_bytes(4, "little") in archive.file.read(start, 8) for m in archive.members
-    )  # fmt: skip
 
 
 def _link(piece: Piece, archive: Zip, member: Member) -> None:
@@ -240,11 +233,16 @@ class Members:
             except ArtifactkitError:
                 continue
             if what:
-                self.piece.find(MALFORMED, f"the indices of a sparse tensor are wrong: {what}", member=name, offset=tensor.offset)
+                what = f"the indices of a sparse tensor are wrong: {what}"
+                self.piece.find(MALFORMED, what, member=name, offset=tensor.offset)
 
     def hidden(self, start: int, end: int) -> None:
         """Members that only local headers lead to."""
         for run in hidden_runs(self.piece.data, start, end):
+            self.piece.budget.hidden -= 1
+            if self.piece.budget.hidden < 0:
+                self.piece.find(LIMIT, "too many local headers that no directory leads to")
+                return
             self.look(run)
 
     def look(self, run: Run) -> None:
