@@ -1,8 +1,9 @@
 """Speed and memory of ``artifactkit scan``, beside picklescan 1.0.5 and modelscan 0.8.8, as ratios in one run.
 
-The peers are installed into environments of their own, made when they are not there. Each figure is the least of several
-alternated runs of the whole process: processor time, which a loaded machine changes least, and time on the clock beside
-it. Exit 1 when a budget is not met. Then a million mutations of tests/scan/fuzz.py are scanned (``--fuzz 0``: none).
+The peers are installed into environments of their own, made when they are not there. Each figure is the least of
+several alternated runs of the whole process: processor time, which a loaded machine changes least, and time on the
+clock beside it. Exit 1 when a budget is not met. Then a million mutations of tests/scan/fuzz.py are scanned
+(``--fuzz 0``: none).
 """
 
 from __future__ import annotations
@@ -93,7 +94,8 @@ def tensor(key: int, count: int) -> bytes:
     number = count.to_bytes(5, "little", signed=True)
     return (
         b"ctorch._utils\n_rebuild_tensor_v2\n((" + text("storage") + b"ctorch\nFloatStorage\n" + text(str(key))
-        + text("cpu") + b"\x8a\x05" + number + b"tQK\0\x8a\x05" + number + b"\x85K\x01\x85\x89ccollections\nOrderedDict\n)RtR"
+        + text("cpu") + b"\x8a\x05" + number + b"tQK\0\x8a\x05" + number
+        + b"\x85K\x01\x85\x89ccollections\nOrderedDict\n)RtR"
     )  # fmt: skip
 
 
