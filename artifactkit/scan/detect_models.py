@@ -35,12 +35,34 @@ MODULES: dict[str, str] = {
     "git-hook": "installs",
     "git-config": "installs",
     "tree": "repository",  # of no file: scan_tree
-    "keras-config": "keras_config",
     "keras-json": "keras_config",
+    "saved-model": "savedmodel",
+    "saved-model-name": "savedmodel",
+    "saved-model-text": "savedmodel",
+    "meta-graph": "savedmodel",
+    "graph-def": "savedmodel",
+    "graph-text": "savedmodel",
+    "keras-metadata": "savedmodel",
+    "tflite": "tflite",
+    "torchscript": "torchscript_code",
+    "torchscript-code": "torchscript_code",
+    "torchscript-bytecode": "torchscript_code",
+    "torchscript-flat": "torchscript_code",
+    "torch-package": "torch_package_code",
+    "pt2": "pt2_graph",
+    "pt2-graph": "pt2_graph",
+    "hdf5": "hdf5_file",
+    "hdf5-name": "hdf5_file",
 }
 
 MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"GGUF", "gguf"),
+    (4, b"TFL3", "tflite"),
+    (4, b"PTMF", "torchscript-flat"),
+    (0, b"\x89HDF\r\n\x1a\n", "hdf5"),
+    (512, b"\x89HDF\r\n\x1a\n", "hdf5"),
+    (1024, b"\x89HDF\r\n\x1a\n", "hdf5"),
+    (2048, b"\x89HDF\r\n\x1a\n", "hdf5"),
     (0, b"\x7fELF", "elf"),
     (0, b"\xfe\xed\xfa\xce", "macho"),
     (0, b"\xce\xfa\xed\xfe", "macho"),
@@ -63,6 +85,14 @@ def _is_onnx(piece: Piece) -> bool:
     from ..containers.onnx_wire import looks_like_model
 
     return looks_like_model(piece.data, piece.first)
+
+
+def _is_saved_model(piece: Piece) -> bool:
+    if not piece.first.startswith(b"\x08\x01\x12"):
+        return False
+    from .savedmodel import looks_like_saved_model
+
+    return looks_like_saved_model(piece.data, piece.first)
 
 
 def _is_pe(piece: Piece) -> bool:
@@ -88,13 +118,15 @@ def _is_pointer(piece: Piece) -> bool:
 TESTS: tuple[tuple[str, Callable[[Piece], bool]], ...] = (
     ("safetensors", _is_safetensors),
     ("onnx", _is_onnx),
+    ("saved-model", _is_saved_model),
     ("pe", _is_pe),
     ("macho", _is_fat),
     ("pointer", _is_pointer),
 )
 
 NAMES: dict[str, tuple[str, ...]] = {
-    "config.json": ("keras-config",),
+    "saved_model.pb": ("saved-model-name",),
+    "keras_metadata.pb": ("keras-metadata",),
     "pyproject.toml": ("pyproject",),
     "modelfile": ("modelfile",),
 }
@@ -103,6 +135,12 @@ SUFFIXES: dict[str, tuple[str, ...]] = {
     ".gguf": ("gguf-name",),
     ".onnx": ("onnx-name",),
     ".json": ("config", "keras-json"),
+    ".pb": ("graph-def",),
+    ".pbtxt": ("graph-text",),
+    ".meta": ("meta-graph",),
+    ".h5": ("hdf5-name",),
+    ".hdf5": ("hdf5-name",),
+    ".keras": ("hdf5-name",),
     ".jinja": ("template",),
     ".jinja2": ("template",),
     ".j2": ("template",),
@@ -117,6 +155,18 @@ SUFFIXES: dict[str, tuple[str, ...]] = {
 }
 
 
+def _in_archive(piece: Piece, name: str, place: str) -> list[str]:
+    """Parts of archives whose kind tells what a name in them means."""
+    if piece.container in ("torchscript", "torch-zip", "pt2") and "/code/" in f"/{place}" and name.endswith(".py"):
+        return ["torchscript-code"]
+    if piece.container in ("torchscript", "torch-zip") and name == "bytecode.pkl":
+        return ["torchscript-bytecode"]
+    if name.endswith(".json") and piece.container in ("pt2", "torch-zip", "torchscript", "zip"):
+        if name == "serialized_exported_program.json" or "/models/" in f"/{place}":
+            return ["pt2-graph"]
+    return []
+
+
 def by_path(piece: Piece) -> list[str]:
     """Rules that more than the last suffix of a name calls for."""
     name = piece.name.lower()
@@ -126,6 +176,8 @@ def by_path(piece: Piece) -> list[str]:
     if name.startswith("modelfile."):
         found.append("modelfile")
     place = (piece.member or piece.path).replace("\\", "/")
+    if piece.container is not None:
+        found += _in_archive(piece, name, place)
     if "/.git/" in f"/{place}":
         if "/hooks/" in place:
             found.append("git-hook")

@@ -89,6 +89,8 @@ def scan(piece: Piece, kind: str) -> None:
     if kind == "pth":
         _pth(piece)
         return
+    if piece.container == "torchscript":
+        return  # TorchScript is another language
     name = piece.name.lower()
     runs, avoid = RUNNERS.get(name, ORDINARY)
     if name == "generate.py" and os.path.basename(os.path.dirname(piece.path)) != "custom_generate":

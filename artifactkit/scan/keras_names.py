@@ -1,0 +1,348 @@
+"""What Keras brings itself and a configuration may name: modules, classes, functions. Exact names, data only.
+
+From Keras 3.15 and the 2.x releases before it. Classes that run, load or wrap code are left out (``keras_config``).
+"""
+
+from __future__ import annotations
+
+# Modules in which those classes lie, under the public names and where they are defined.
+_MODULES = """
+keras keras.constraints keras.dtype_policies keras.engine.functional keras.engine.input_layer keras.engine.sequential
+keras.engine.training keras.initializers keras.layers keras.losses keras.metrics keras.mixed_precision keras.models
+keras.optimizers keras.optimizers.legacy keras.optimizers.schedules keras.quantizers keras.random keras.regularizers
+keras.src.constraints.constraints keras.src.dtype_policies.dtype_policy keras.src.dtype_policies.dtype_policy_map
+keras.src.engine.functional keras.src.engine.input_layer keras.src.engine.sequential keras.src.engine.training
+keras.src.initializers.constant_initializers keras.src.initializers.initializer
+keras.src.initializers.random_initializers keras.src.layers keras.src.layers.activations.activation
+keras.src.layers.activations.elu keras.src.layers.activations.leaky_relu keras.src.layers.activations.prelu
+keras.src.layers.activations.relu keras.src.layers.activations.softmax keras.src.layers.attention.additive_attention
+keras.src.layers.attention.attention keras.src.layers.attention.grouped_query_attention
+keras.src.layers.attention.multi_head_attention keras.src.layers.convolutional.conv1d
+keras.src.layers.convolutional.conv1d_transpose keras.src.layers.convolutional.conv2d
+keras.src.layers.convolutional.conv2d_transpose keras.src.layers.convolutional.conv3d
+keras.src.layers.convolutional.conv3d_transpose keras.src.layers.convolutional.depthwise_conv1d
+keras.src.layers.convolutional.depthwise_conv2d keras.src.layers.convolutional.separable_conv1d
+keras.src.layers.convolutional.separable_conv2d keras.src.layers.core.dense keras.src.layers.core.einsum_dense
+keras.src.layers.core.embedding keras.src.layers.core.identity keras.src.layers.core.input_layer
+keras.src.layers.core.masking keras.src.layers.core.reversible_embedding keras.src.layers.core.wrapper
+keras.src.layers.input_spec keras.src.layers.merging.add keras.src.layers.merging.average
+keras.src.layers.merging.concatenate keras.src.layers.merging.dot keras.src.layers.merging.maximum
+keras.src.layers.merging.minimum keras.src.layers.merging.multiply keras.src.layers.merging.subtract
+keras.src.layers.normalization.batch_normalization keras.src.layers.normalization.group_normalization
+keras.src.layers.normalization.layer_normalization keras.src.layers.normalization.rms_normalization
+keras.src.layers.normalization.spectral_normalization keras.src.layers.normalization.unit_normalization
+keras.src.layers.pooling.adaptive_average_pooling1d keras.src.layers.pooling.adaptive_average_pooling2d
+keras.src.layers.pooling.adaptive_average_pooling3d keras.src.layers.pooling.adaptive_max_pooling1d
+keras.src.layers.pooling.adaptive_max_pooling2d keras.src.layers.pooling.adaptive_max_pooling3d
+keras.src.layers.pooling.average_pooling1d keras.src.layers.pooling.average_pooling2d
+keras.src.layers.pooling.average_pooling3d keras.src.layers.pooling.global_average_pooling1d
+keras.src.layers.pooling.global_average_pooling2d keras.src.layers.pooling.global_average_pooling3d
+keras.src.layers.pooling.global_max_pooling1d keras.src.layers.pooling.global_max_pooling2d
+keras.src.layers.pooling.global_max_pooling3d keras.src.layers.pooling.max_pooling1d
+keras.src.layers.pooling.max_pooling2d keras.src.layers.pooling.max_pooling3d
+keras.src.layers.preprocessing.category_encoding keras.src.layers.preprocessing.discretization
+keras.src.layers.preprocessing.hashed_crossing keras.src.layers.preprocessing.hashing
+keras.src.layers.preprocessing.image_preprocessing.aug_mix
+keras.src.layers.preprocessing.image_preprocessing.auto_contrast
+keras.src.layers.preprocessing.image_preprocessing.center_crop keras.src.layers.preprocessing.image_preprocessing.clahe
+keras.src.layers.preprocessing.image_preprocessing.cut_mix
+keras.src.layers.preprocessing.image_preprocessing.equalization
+keras.src.layers.preprocessing.image_preprocessing.max_num_bounding_box
+keras.src.layers.preprocessing.image_preprocessing.mix_up
+keras.src.layers.preprocessing.image_preprocessing.rand_augment
+keras.src.layers.preprocessing.image_preprocessing.random_brightness
+keras.src.layers.preprocessing.image_preprocessing.random_color_degeneration
+keras.src.layers.preprocessing.image_preprocessing.random_color_jitter
+keras.src.layers.preprocessing.image_preprocessing.random_contrast
+keras.src.layers.preprocessing.image_preprocessing.random_crop
+keras.src.layers.preprocessing.image_preprocessing.random_elastic_transform
+keras.src.layers.preprocessing.image_preprocessing.random_erasing
+keras.src.layers.preprocessing.image_preprocessing.random_flip
+keras.src.layers.preprocessing.image_preprocessing.random_gaussian_blur
+keras.src.layers.preprocessing.image_preprocessing.random_grayscale
+keras.src.layers.preprocessing.image_preprocessing.random_hue
+keras.src.layers.preprocessing.image_preprocessing.random_invert
+keras.src.layers.preprocessing.image_preprocessing.random_perspective
+keras.src.layers.preprocessing.image_preprocessing.random_posterization
+keras.src.layers.preprocessing.image_preprocessing.random_rotation
+keras.src.layers.preprocessing.image_preprocessing.random_saturation
+keras.src.layers.preprocessing.image_preprocessing.random_sharpness
+keras.src.layers.preprocessing.image_preprocessing.random_shear
+keras.src.layers.preprocessing.image_preprocessing.random_translation
+keras.src.layers.preprocessing.image_preprocessing.random_zoom
+keras.src.layers.preprocessing.image_preprocessing.resizing
+keras.src.layers.preprocessing.image_preprocessing.solarization keras.src.layers.preprocessing.integer_lookup
+keras.src.layers.preprocessing.mel_spectrogram keras.src.layers.preprocessing.normalization
+keras.src.layers.preprocessing.pipeline keras.src.layers.preprocessing.rescaling
+keras.src.layers.preprocessing.stft_spectrogram keras.src.layers.preprocessing.string_lookup
+keras.src.layers.preprocessing.text_vectorization keras.src.layers.regularization.activity_regularization
+keras.src.layers.regularization.alpha_dropout keras.src.layers.regularization.dropout
+keras.src.layers.regularization.gaussian_dropout keras.src.layers.regularization.gaussian_noise
+keras.src.layers.regularization.spatial_dropout keras.src.layers.reshaping.cropping1d
+keras.src.layers.reshaping.cropping2d keras.src.layers.reshaping.cropping3d keras.src.layers.reshaping.flatten
+keras.src.layers.reshaping.permute keras.src.layers.reshaping.repeat_vector keras.src.layers.reshaping.reshape
+keras.src.layers.reshaping.up_sampling1d keras.src.layers.reshaping.up_sampling2d
+keras.src.layers.reshaping.up_sampling3d keras.src.layers.reshaping.zero_padding1d
+keras.src.layers.reshaping.zero_padding2d keras.src.layers.reshaping.zero_padding3d keras.src.layers.rnn.bidirectional
+keras.src.layers.rnn.conv_lstm1d keras.src.layers.rnn.conv_lstm2d keras.src.layers.rnn.conv_lstm3d
+keras.src.layers.rnn.gru keras.src.layers.rnn.lstm keras.src.layers.rnn.rnn keras.src.layers.rnn.simple_rnn
+keras.src.layers.rnn.stacked_rnn_cells keras.src.layers.rnn.time_distributed keras.src.losses.loss
+keras.src.losses.losses keras.src.metrics.accuracy_metrics keras.src.metrics.confusion_metrics
+keras.src.metrics.correlation_metrics keras.src.metrics.f_score_metrics keras.src.metrics.hinge_metrics
+keras.src.metrics.iou_metrics keras.src.metrics.metric keras.src.metrics.probabilistic_metrics
+keras.src.metrics.reduction_metrics keras.src.metrics.regression_metrics keras.src.models keras.src.models.functional
+keras.src.models.model keras.src.models.sequential keras.src.ops.core keras.src.ops.einops keras.src.ops.function
+keras.src.ops.image keras.src.ops.linalg keras.src.ops.math keras.src.ops.nn keras.src.ops.numpy
+keras.src.ops.operation keras.src.optimizers keras.src.optimizers.adadelta keras.src.optimizers.adafactor
+keras.src.optimizers.adagrad keras.src.optimizers.adam keras.src.optimizers.adamax keras.src.optimizers.adamw
+keras.src.optimizers.ftrl keras.src.optimizers.lamb keras.src.optimizers.lion keras.src.optimizers.loss_scale_optimizer
+keras.src.optimizers.multi_optimizer keras.src.optimizers.muon keras.src.optimizers.nadam
+keras.src.optimizers.optimizer keras.src.optimizers.rmsprop keras.src.optimizers.schedule_free_adamw
+keras.src.optimizers.schedules.learning_rate_schedule keras.src.optimizers.sgd keras.src.quantizers.awq_config
+keras.src.quantizers.gptq_config keras.src.quantizers.quantization_config keras.src.quantizers.quantizers
+keras.src.random.seed_generator keras.src.regularizers.regularizers tensorflow.keras.layers
+tensorflow.python.keras.engine.functional tensorflow.python.keras.engine.sequential
+tensorflow.python.keras.engine.training tensorflow.python.keras.layers tf_keras tf_keras.constraints
+tf_keras.dtype_policies tf_keras.engine.functional tf_keras.engine.input_layer tf_keras.engine.sequential
+tf_keras.engine.training tf_keras.initializers tf_keras.layers tf_keras.losses tf_keras.metrics
+tf_keras.mixed_precision tf_keras.models tf_keras.optimizers tf_keras.optimizers.legacy tf_keras.optimizers.schedules
+tf_keras.quantizers tf_keras.random tf_keras.regularizers tf_keras.src.engine.functional
+tf_keras.src.engine.input_layer tf_keras.src.engine.sequential tf_keras.src.engine.training tf_keras.src.layers
+tf_keras.src.models
+"""
+# Layers, models, losses, metrics, optimizers, initializers, policies, and the operations of functional models.
+_CLASSES = """
+AUC AWQConfig AWQDTypePolicy Abs AbsMaxQuantizer Absolute AbstractRNNCell Accuracy Activation ActivityRegularization
+Adadelta Adafactor Adagrad Adam AdamW Adamax AdaptiveAveragePool AdaptiveAveragePooling1D AdaptiveAveragePooling2D
+AdaptiveAveragePooling3D AdaptiveMaxPool AdaptiveMaxPooling1D AdaptiveMaxPooling2D AdaptiveMaxPooling3D Add
+AdditiveAttention AffineTransform All AllClose AlphaDropout Amax Amin Angle Any Append Arange Arccos Arccosh Arcsin
+Arcsinh Arctan Arctan2 Arctanh Argmax Argmin Argpartition Argsort Array ArraySplit AtrousConvolution1D
+AtrousConvolution2D Attention AugMix AutoContrast Average AveragePool AveragePooling1D AveragePooling2D
+AveragePooling3D AvgPool1D AvgPool2D AvgPool3D BatchNorm BatchNormalization BatchNormalizationV1 BatchNormalizationV2
+Bidirectional BinaryAccuracy BinaryCrossentropy BinaryFocalCrossentropy BinaryIoU Bincount BitwiseAnd BitwiseInvert
+BitwiseLeftShift BitwiseNot BitwiseOr BitwiseRightShift BitwiseXor BroadcastTo CDist CTC CTCDecode CTCLoss Cast
+CategoricalAccuracy CategoricalCrossentropy CategoricalFocalCrossentropy CategoricalGeneralizedCrossEntropy
+CategoricalHinge CategoryEncoding Cbrt Ceil Celu CenterCrop Cholesky CholeskyInverse Circle Clip Concatenate
+ConcordanceCorrelation Conj Conjugate Constant ConstantV2 Constraint ContrastLimitedAdaptiveHistogramEqualization Conv
+Conv1D Conv1DTranspose Conv2D Conv2DTranspose Conv3D Conv3DTranspose ConvLSTM1D ConvLSTM2D ConvLSTM2DCell ConvLSTM3D
+ConvRecurrent2D ConvTranspose ConvertToTensor Convolution1D Convolution1DTranspose Convolution2D Convolution2DTranspose
+Convolution3D Convolution3DTranspose Copy Corrcoef Correlate Cos Cosh CosineDecay CosineDecayRestarts CosineProximity
+CosineSimilarity CountNonzero CropImages Cropping1D Cropping2D Cropping3D Cross CuDNNGRU CuDNNLSTM Cumprod Cumsum
+CutMix DTypePolicy DTypePolicyMap Deconvolution2D Deg2rad Dense DenseFeatures DepthToSpace DepthwiseConv
+DepthwiseConv1D DepthwiseConv2D Det Diag Diagflat Diagonal Dice Diff Digitize Discretization Divide DivideNoNan Dot
+DotProductAttention Dropout Dsplit Dstack DynamicLossScale ELU Eig Eigh Einsum EinsumDense ElasticTransform Elu
+Embedding EmptyLike Equal Equalization Erf Erfc Erfinv Exp Exp2 ExpandDims Expm1 ExponentialDecay ExtractPatches
+ExtractSequences F1Score FBetaScore FFT FFT2 Fabs FalseNegatives FalsePositives Flatten Flip Fliplr Flipud
+Float8QuantizationConfig FloatDTypePolicy Floor FloorDivide Fmax Fmin Fmod Fold Ftrl Full FullLike Functional
+GPTQConfig GPTQDTypePolicy GRU GRUCell GRUV1 GRUV2 GaussianBlur GaussianDropout GaussianNoise Gcd Gelu Geomspace
+GetItem GlobalAveragePooling1D GlobalAveragePooling2D GlobalAveragePooling3D GlobalAvgPool1D GlobalAvgPool2D
+GlobalAvgPool3D GlobalMaxPool1D GlobalMaxPool2D GlobalMaxPool3D GlobalMaxPooling1D GlobalMaxPooling2D
+GlobalMaxPooling3D GlorotNormal GlorotUniform GlorotUniformV2 Glu Greater GreaterEqual GroupNormalization
+GroupQueryAttention HSVToRGB HardShrink HardSigmoid HardSilu HardTanh HashedCrossing Hashing HeNormal HeUniform
+Heaviside Highway Hinge Histogram Hsplit Hstack Huber Hypot I0 IFFT2 IRFFT ISTFT Identity IdentityInitializer Imag
+InTopK Initializer Inner InputLayer InputSpec Int4DTypePolicy Int4QuantizationConfig Int8QuantizationConfig
+IntegerLookup Inv InverseTimeDecay IoU IsIn Isclose Isfinite Isinf Isnan Isneginf Isposinf Isreal JVP KLDivergence Kron
+L1 L1L2 L1L2Regularizer L2 LSTM LSTMCell LSTMV1 LSTMV2 Lamb LayerNorm LayerNormalization LayerNormalizationV1 Lcm Ldexp
+LeakyReLU LeakyRelu LearningRateSchedule LecunNormal LecunUniform LeftShift Less LessEqual LinearModel Linspace Lion
+LocallyConnected1D LocallyConnected2D Log Log10 Log1p Log2 LogCosh LogCoshError LogSigmoid LogSoftmax Logaddexp
+Logaddexp2 Logdet LogicalAnd LogicalNot LogicalOr LogicalXor Logspace Logsumexp Loss LossFunctionWrapper
+LossScaleOptimizer LossScaleOptimizerV1 Lstsq LuFactor MapCoordinates Masking Matmul MatrixRank Max MaxNorm
+MaxNumBoundingBoxes MaxPool MaxPool1D MaxPool2D MaxPool3D MaxPooling1D MaxPooling2D MaxPooling3D Maximum MaxoutDense
+Mean MeanAbsoluteError MeanAbsolutePercentageError MeanIoU MeanMetricWrapper MeanSquaredError
+MeanSquaredLogarithmicError MeanTensor Median MelSpectrogram Merge Meshgrid Metric Min MinMaxNorm Minimum MixUp Mod
+Model Moments Moveaxis MultiHeadAttention MultiHot MultiOptimizer Multiply Muon Nadam NanToNum Nanargmax Nanargmin
+Nancumprod Nancumsum Nanmax Nanmean Nanmedian Nanmin Nanpercentile Nanprod Nanquantile Nanstd Nansum Nanvar Ndim
+Negative Nextafter NonNeg Nonzero Norm Normalization Normalize NotEqual OneHot OneHotIoU OneHotMeanIoU Ones OnesLike
+OnesV2 Optimizer OptimizerMap Orthogonal OrthogonalInitializer OrthogonalRegularizer Outer PReLU PSNR Pad PadImages
+PearsonCorrelation PeepholeLSTMCell Percentile Permute PerspectiveTransform PiecewiseConstantDecay Pinv Pipeline
+Poisson Polar Policy PolicyV1 PolynomialDecay Power Precision PrecisionAtRecall Prod Ptp Qr Quantile QuantizationConfig
+QuantizedDTypePolicy QuantizedFloat8DTypePolicy Quantizer R2Score RFFT RGBToGrayscale RGBToHSV RMSNorm RMSNormalization
+RMSprop RNN Rad2deg RandAugment RandomBrightness RandomColorDegeneration RandomColorJitter RandomContrast RandomCrop
+RandomElasticTransform RandomErasing RandomFlip RandomFourierFeatures RandomGaussianBlur RandomGrayscale RandomHeight
+RandomHue RandomInvert RandomNormal RandomNormalV2 RandomPerspective RandomPosterization RandomRotation
+RandomSaturation RandomSharpness RandomShear RandomTranslation RandomUniform RandomWidth RandomZoom Ravel ReLU Real
+Rearrange Recall RecallAtPrecision Reciprocal Reduce Regularizer Relu Relu6 Repeat RepeatVector Rescaling Reshape
+Resize Resizing ReversibleEmbedding RightShift Roll RootMeanSquaredError Rot90 Round Rsqrt SGD SGDOld SSIM STFT
+STFTInitializer STFTSpectrogram SVD SaturateCast ScaleAndTranslate Scatter ScatterUpdate ScheduleFreeAdamW SearchSorted
+SeedGenerator SegmentMax SegmentMin SegmentProd SegmentReduction SegmentSum Select Selu SensitivityAtSpecificity
+SensitivitySpecificityBase SeparableConv SeparableConv1D SeparableConv2D SeparableConvolution1D SeparableConvolution2D
+SequenceFeatures Sequential Sigmoid Sign Signbit Silu SimpleRNN SimpleRNNCell Sin Sinc Sinh Size Slice SliceUpdate
+Slogdet SobelEdges SoftShrink Softmax Softplus Softsign Solarization Solve SolveTriangular Sort SpaceToDepth
+SparseCategoricalAccuracy SparseCategoricalCrossentropy SparsePlus SparseSigmoid SparseTopKCategoricalAccuracy
+Sparsemax SpatialDropout1D SpatialDropout2D SpatialDropout3D SpecificityAtSensitivity SpectralNormalization Split Sqrt
+Square SquaredHinge Squareplus Squeeze Stack StackedRNNCells Std StopGradient StringLookup Subtract Sum
+SumOverBatchSizeMetricWrapper Swapaxes SyncBatchNormalization Take TakeAlongAxis Tan Tanh TanhShrink TensorShape
+Tensordot TextVectorization Threshold ThresholdedReLU Tile TimeDistributed TopK TopKCategoricalAccuracy Trace Transpose
+Trapezoid Tril Triu TrueDivide TrueNegatives TruePositives Trunc TruncatedNormal Tversky Unfold Unique UnitNorm
+UnitNormalization UnravelIndex Unstack UpSampling1D UpSampling2D UpSampling3D Vander Var VarianceScaling Vdot View
+ViewAsComplex ViewAsReal Vsplit Vstack Where WideDeepModel Wrapper ZeroPadding1D ZeroPadding2D ZeroPadding3D Zeros
+ZerosLike ZerosV2 constant glorot_normal glorot_uniform he_normal he_uniform identity l1 l1_l2 l2 lecun_normal
+lecun_uniform max_norm min_max_norm non_neg ones orthogonal orthogonal_regularizer random_normal random_uniform stft
+truncated_normal unit_norm variance_scaling zeros
+"""
+# Modules of the functions.
+_FUNCTION_MODULES = """
+builtins keras.activations keras.constraints keras.initializers keras.losses keras.metrics keras.ops keras.ops.math
+keras.ops.nn keras.ops.numpy keras.regularizers keras.src.activations keras.src.activations.activations
+keras.src.losses keras.src.losses.losses keras.src.metrics keras.src.metrics.accuracy_metrics keras.src.ops.math
+keras.src.ops.nn keras.src.ops.numpy tf_keras.activations tf_keras.constraints tf_keras.initializers tf_keras.losses
+tf_keras.metrics tf_keras.ops tf_keras.ops.math tf_keras.ops.nn tf_keras.ops.numpy tf_keras.regularizers
+tf_keras.src.activations tf_keras.src.activations.activations tf_keras.src.losses tf_keras.src.losses.losses
+tf_keras.src.metrics tf_keras.src.metrics.accuracy_metrics tf_keras.src.ops.math tf_keras.src.ops.nn
+tf_keras.src.ops.numpy
+"""
+# Activations, losses, metrics, and operations that compute and do nothing else.
+_FUNCTIONS = """
+KLD MAE MAPE MSE MSLE abs absolute adaptive_average_pool adaptive_max_pool add all allclose amax amin angle any append
+arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh argmax argmin argpartition argsort array array_split
+average average_pool bartlett batch_normalization binary_accuracy binary_crossentropy binary_focal_crossentropy
+bincount bitwise_and bitwise_invert bitwise_left_shift bitwise_not bitwise_or bitwise_right_shift bitwise_xor blackman
+broadcast_to cast categorical_accuracy categorical_crossentropy categorical_focal_crossentropy
+categorical_generalized_cross_entropy categorical_hinge cbrt cdist ceil celu cholesky cholesky_inverse circle clip
+concatenate concordance_correlation conj conjugate conv conv_transpose convert_to_numpy convert_to_tensor copy corrcoef
+correlate cos cosh cosine_proximity cosine_similarity count_nonzero cross ctc ctc_decode ctc_loss cumprod cumsum
+deg2rad depth_to_space depthwise_conv det diag diagflat diagonal dice diff digitize divide divide_no_nan dot
+dot_product_attention dsplit dstack eig eigh einsum elu empty empty_like equal erf erfc erfinv exp exp2 expand_dims
+expm1 exponential extract_sequences eye fabs fft fft2 flip fliplr flipud floor floor_divide fmax fmin fmod fold full
+full_like gcd gelu geomspace get_item glu greater greater_equal hamming hanning hard_shrink hard_sigmoid hard_silu
+hard_swish hard_tanh heaviside hinge histogram hsplit hstack huber hypot i0 identity ifft2 imag in_top_k inner inv
+irfft is_tensor isclose isfinite isin isinf isnan isneginf isposinf isreal istft jvp kaiser kl_divergence kld kron
+layer_normalization lcm ldexp leaky_relu left_shift less less_equal linear linspace log log10 log1p log2 log_cosh
+log_sigmoid log_softmax logaddexp logaddexp2 logcosh logdet logical_and logical_not logical_or logical_xor logspace
+logsumexp lstsq lu_factor mae mape matmul matrix_rank max max_pool maximum mean mean_absolute_error
+mean_absolute_percentage_error mean_squared_error mean_squared_logarithmic_error median meshgrid min minimum mish mod
+moments moveaxis mse msle multi_hot multiply nan_to_num nanargmax nanargmin nancumprod nancumsum nanmax nanmean
+nanmedian nanmin nanpercentile nanprod nanquantile nanstd nansum nanvar ndim negative nextafter nonzero norm normalize
+not_equal one_hot ones ones_like outer pad pearson_correlation percentile pinv poisson polar power prod psnr ptp qr
+quantile rad2deg ravel real rearrange reciprocal relu relu6 repeat reshape rfft right_shift rms_normalization roll
+rot90 round rsqrt saturate_cast scatter scatter_update searchsorted segment_max segment_min segment_prod segment_sum
+select selu separable_conv shape sigmoid sign signbit silu sin sinc sinh size slice slice_update slogdet soft_shrink
+softmax softplus softsign solve solve_triangular sort space_to_depth sparse_categorical_accuracy
+sparse_categorical_crossentropy sparse_plus sparse_sigmoid sparse_top_k_categorical_accuracy sparsemax split sqrt
+square squared_hinge squareplus squeeze stack std stft stop_gradient subtract sum svd swapaxes swish take
+take_along_axis tan tanh tanh_shrink tensordot threshold tile top_k top_k_categorical_accuracy trace transpose
+trapezoid tri tril triu true_divide trunc tversky unfold unique unravel_index unstack vander var vdot vectorize view
+view_as_complex view_as_real vsplit vstack where zeros zeros_like
+"""
+# Functions of TensorFlow that layers of Keras 2 wrap by name: they compute, and call nothing that they are given.
+_TENSORFLOW_FUNCTIONS = """
+Assert NoGradient NotDifferentiable __add__ __getitem__ __operators__ abs absolute accumulate_n acos acosh add add_n
+add_to_collection add_to_collections adjoint adjust_brightness adjust_contrast adjust_gamma adjust_hue
+adjust_jpeg_quality adjust_saturation all all_candidate_sampler all_variables allclose amax amin and angle any append
+approx_max_k approx_min_k approx_top_k arange arccos arccosh arcsin arcsinh arctan arctan2 arctanh arg_max arg_min
+argmax argmin argsort around array array_equal as_dtype as_string asanyarray asarray ascontiguousarray asin asinh
+assert_equal assert_greater assert_greater_equal assert_integer assert_less assert_less_equal assert_near
+assert_negative assert_non_negative assert_non_positive assert_none_equal assert_positive assert_proper_iterable
+assert_rank assert_rank_at_least assert_rank_in assert_same_float_dtype assert_scalar assert_type
+assert_variables_initialized assign assign_add assign_sub atan atan2 atanh atleast_1d atleast_2d atleast_3d
+atrous_conv2d atrous_conv2d_transpose average avg_pool avg_pool1d avg_pool2d avg_pool3d avg_pool_v2 backend band_part
+banded_triangular_solve batch_dot batch_flatten batch_gather batch_get_value batch_norm_with_global_normalization
+batch_normalization batch_scatter_update batch_set_value batch_to_space batch_to_space_nd bessel_i0 bessel_i0e
+bessel_i1 bessel_i1e bessel_j0 bessel_j1 bessel_k0 bessel_k0e bessel_k1 bessel_k1e bessel_y0 bessel_y1 betainc bias_add
+bidirectional_dynamic_rnn binary_crossentropy binary_focal_crossentropy bincount bitcast bitwise_and bitwise_not
+bitwise_or bitwise_xor boolean_mask broadcast_arrays broadcast_dynamic_shape broadcast_static_shape broadcast_to
+bytes_split cast cast_to_floatx categorical categorical_crossentropy categorical_focal_crossentropy cbrt ceil celu
+central_crop check_numerics check_pinned cholesky cholesky_solve clip clip_by_average_norm clip_by_global_norm
+clip_by_norm clip_by_value collapse_repeated colocate_with combined_non_max_suppression complex compress
+compute_accidental_hits compute_average_loss concat concatenate confusion_matrix conj conjugate constant
+control_flow_v2_enabled conv conv1d conv1d_transpose conv2d conv2d_backprop_filter conv2d_backprop_filter_v2
+conv2d_backprop_input conv2d_backprop_input_v2 conv2d_transpose conv3d conv3d_backprop_filter conv3d_backprop_filter_v2
+conv3d_transpose conv_transpose convert_image_dtype convert_to_tensor convert_to_tensor_or_indexed_slices
+convert_to_tensor_or_sparse_tensor convolution copy cos cosh count_nonzero count_params count_up_to
+create_partitioned_variables create_rng_state crelu crop_and_resize crop_to_bounding_box cross cross_hashed
+ctc_batch_cost ctc_beam_search_decoder ctc_beam_search_decoder_v2 ctc_decode ctc_greedy_decoder
+ctc_label_dense_to_sparse ctc_loss ctc_loss_v2 ctc_unique_labels cumprod cumsum cumulative_logsumexp dawsn dct
+decode_and_crop_jpeg decode_base64 decode_bmp decode_compressed decode_csv decode_gif decode_image decode_jpeg
+decode_json_example decode_jxl decode_png decode_raw decode_wav decode_webp deg2rad depth_to_space depthwise_conv2d
+depthwise_conv2d_backprop_filter depthwise_conv2d_backprop_input depthwise_conv2d_native
+depthwise_conv2d_native_backprop_filter depthwise_conv2d_native_backprop_input dequantize deserialize
+deserialize_many_sparse det diag diag_indices diag_part diagflat diagonal diff difference digamma dilation2d
+dimension_at_index dimension_value div div_no_nan divide divide_no_nan divmod dot draw_bounding_boxes dropout dsplit
+dstack dtype dynamic_partition dynamic_stitch edit_distance eig eigh eigh_tridiagonal eigvals eigvalsh einsum elu
+embedding_lookup embedding_lookup_sparse empty empty_like encode_base64 encode_jpeg encode_png encode_wav ensure_shape
+epsilon eq equal erf erfc erfcinv erfinv erosion2d eval executing_eagerly_outside_functions exp exp2 expand_dims expint
+expm expm1 exponential extract_glimpse extract_image_patches extract_jpeg_shape extract_patches extract_volume_patches
+eye fabs fake_quant_with_min_max_args fake_quant_with_min_max_args_gradient fake_quant_with_min_max_vars
+fake_quant_with_min_max_vars_gradient fake_quant_with_min_max_vars_per_channel
+fake_quant_with_min_max_vars_per_channel_gradient fft fft2d fft3d fftnd fftshift fill fill_empty_rows finfo fingerprint
+fix fixed_size_partitioner fixed_unigram_candidate_sampler flatten flip flip_left_right flip_up_down fliplr flipud
+float_power floatx floor floor_div floor_divide floordiv floormod fold_in format fractional_avg_pool
+fractional_max_pool frame fresnel_cos fresnel_sin from_dense full full_like fused_batch_norm gamma gather gather_nd gcd
+ge gelu generate_bounding_box_proposals geomspace get getitem global_norm global_variables global_variables_initializer
+glu gradients grayscale_to_rgb greater greater_equal group gt guarantee_const hamming_window hann_window hard_shrink
+hard_sigmoid hard_silu hard_swish hard_tanh heaviside hessians histogram_fixed_width histogram_fixed_width_bins hsplit
+hstack hsv_to_rgb hypot idct identity identity_n ifft ifft2d ifft3d ifftnd ifftshift igamma igammac imag
+image_data_format image_gradients in_top_k inner inside_function int_shape intersection inv inverse_mdct inverse_stft
+inverse_stft_window_fn invert invert_permutation irfft irfft2d irfft3d irfftnd is_finite is_float_dtype is_inf
+is_int_dtype is_jpeg is_keras_tensor is_nan is_non_decreasing is_numeric_tensor is_sparse is_strictly_increasing
+is_symbolic_tensor is_tensor is_variable_initialized isclose iscomplex iscomplexobj isfinite isinf isnan isneginf
+isotonic_regression isposinf isreal isrealobj isscalar issubdtype ix_ join kaiser_bessel_derived_window kaiser_window
+kron l2_loss l2_normalize lbeta lcm le leaky_relu learned_unigram_candidate_sampler left_shift length less less_equal
+lgamma lin_space linear linear_to_mel_weight_matrix linspace local_response_normalization local_variables
+local_variables_initializer log log10 log1p log2 log_poisson_loss log_sigmoid log_softmax log_uniform_candidate_sampler
+logaddexp logaddexp2 logdet logical_and logical_not logical_or logical_xor logm logspace lower lrn lstsq lt lu
+lu_matrix_inverse lu_reconstruct lu_solve make_ndarray make_tensor_proto map_values mask matmul matrix_band_part
+matrix_determinant matrix_diag matrix_diag_part matrix_inverse matrix_rank matrix_set_diag matrix_solve matrix_solve_ls
+matrix_square_root matrix_transpose matrix_triangular_solve matvec max max_pool max_pool1d max_pool2d max_pool3d
+max_pool_v2 max_pool_with_argmax maximum mdct mean meshgrid mfccs_from_log_mel_spectrograms min
+min_max_variable_partitioner minimum mish mod model_variables moments moveaxis moving_average_update
+moving_average_variables mul multinomial multiply multiply_no_nan name_scope nanmean nanprod nansum nce_loss ndim ndtri
+ne neg negative nextafter ngrams no_op no_regularizer non_max_suppression non_max_suppression_overlaps
+non_max_suppression_padded non_max_suppression_with_scores nondifferentiable_batch_function nonzero norm normal
+normalize normalize_moments not_equal one_hot ones ones_like op_scope or outer overlap_and_add pad pad_to_bounding_box
+parallel_stack parse_example parse_single_example parse_single_sequence_example parse_tensor per_image_standardization
+permute_dimensions pinv placeholder placeholder_with_default poisson polygamma polyval pool pool2d pool3d pos positive
+pow power prod promote_types psnr ptp qr quantize quantize_and_dequantize quantize_and_dequantize_v2 quantize_v2
+quantized_avg_pool quantized_concat quantized_conv2d quantized_max_pool quantized_relu_x rad2deg radd
+ragged_fill_empty_rows ragged_fill_empty_rows_grad ragged_getitem rand random_bernoulli random_brightness
+random_contrast random_crop random_flip_left_right random_flip_up_down random_gamma random_hue random_index_shuffle
+random_jpeg_quality random_normal random_normal_variable random_poisson random_saturation random_shuffle random_uniform
+random_uniform_variable range rank ravel real realdiv reciprocal reciprocal_no_nan reduce_all reduce_any
+reduce_euclidean_norm reduce_join reduce_logsumexp reduce_max reduce_mean reduce_min reduce_prod reduce_std reduce_sum
+reduce_variance regex_full_match regex_replace register_tensor_conversion_function relu relu6 relu_layer remainder
+reorder repeat repeat_elements report_uninitialized_variables required_space_to_batch_paddings reset_shape reshape
+resize resize_images resize_volumes resize_with_crop_or_pad resize_with_pad resource_variables_enabled result_type
+retain reverse reverse_sequence reverse_v2 rfft rfft2d rfft3d rfftnd rfloordiv rgb_to_grayscale rgb_to_hsv rgb_to_yiq
+rgb_to_yuv right_shift rint rmatmul rmod rmul roll ror rot90 round row_splits_to_segment_ids rpow rsqrt rsub rtruediv
+rxor safe_embedding_lookup_sparse sample_distorted_bounding_box sampled_addmm sampled_softmax_loss saturate_cast
+scalar_mul scale_regularization_loss scatter_add scatter_div scatter_max scatter_min scatter_mul scatter_nd
+scatter_nd_add scatter_nd_sub scatter_nd_update scatter_sub scatter_update searchsorted segment_ids_to_row_splits
+segment_max segment_mean segment_min segment_prod segment_sqrt_n segment_sum select self_adjoint_eig
+self_adjoint_eigvals selu separable_conv2d sequence_mask serialize serialize_many_sparse serialize_sparse
+serialize_tensor setdiff1d shape shape_n shuffle sigmoid sigmoid_cross_entropy_with_logits sign signbit silu sin sinc
+sinh size slice slogdet sobel_edges sobol_sample soft_shrink softmax softmax_cross_entropy_with_logits
+softmax_cross_entropy_with_logits_v2 softplus softsign solve sort space_to_batch space_to_batch_nd space_to_depth
+sparse_add sparse_categorical_crossentropy sparse_concat sparse_dense_matmul sparse_fill_empty_rows sparse_mask
+sparse_matmul sparse_maximum sparse_merge sparse_minimum sparse_placeholder sparse_plus sparse_reduce_max
+sparse_reduce_max_sparse sparse_reduce_sum sparse_reduce_sum_sparse sparse_reorder sparse_reset_shape sparse_reshape
+sparse_retain sparse_segment_mean sparse_segment_sqrt_n sparse_segment_sum sparse_sigmoid sparse_slice sparse_softmax
+sparse_softmax_cross_entropy_with_logits sparse_split sparse_tensor_dense_matmul sparse_tensor_to_dense sparse_to_dense
+sparse_to_indicator sparse_transpose sparsemax spatial_2d_padding spatial_3d_padding spence split sqrt sqrtm square
+squared_difference squareplus squeeze ssim ssim_multiscale stack stack_dynamic_partitions standardize_dtype
+stateless_binomial stateless_categorical stateless_gamma stateless_normal stateless_parameterized_truncated_normal
+stateless_poisson stateless_random_brightness stateless_random_contrast stateless_random_crop
+stateless_random_flip_left_right stateless_random_flip_up_down stateless_random_hue stateless_random_jpeg_quality
+stateless_random_saturation stateless_sample_distorted_bounding_box stateless_truncated_normal stateless_uniform
+static_bidirectional_rnn std stft stop_gradient strided_slice string_join string_split string_strip
+string_to_hash_bucket string_to_hash_bucket_fast string_to_hash_bucket_strong string_to_number strip sub substr
+subtract sufficient_statistics sum svd swapaxes swish switch tables_initializer take take_along_axis tan tanh
+tanh_shrink temporal_padding tensor_diag tensor_diag_part tensor_scatter_add tensor_scatter_nd_add
+tensor_scatter_nd_max tensor_scatter_nd_min tensor_scatter_nd_sub tensor_scatter_nd_update tensor_scatter_sub
+tensor_scatter_update tensordot threshold tile timestamp to_bfloat16 to_complex128 to_complex64 to_dense to_double
+to_float to_hash_bucket to_hash_bucket_fast to_hash_bucket_strong to_indicator to_int32 to_int64 to_number top_k
+total_variation trace trainable_variables transpose tri triangular_solve tridiagonal_matmul tridiagonal_solve tril triu
+true_divide truediv truncated_normal truncatediv truncatemod tuple type_spec_from_value unicode_decode
+unicode_decode_with_offsets unicode_encode unicode_script unicode_split unicode_split_with_offsets unicode_transcode
+uniform uniform_candidate_sampler union unique unique_with_counts unravel_index unsorted_segment_join
+unsorted_segment_max unsorted_segment_mean unsorted_segment_min unsorted_segment_prod unsorted_segment_sqrt_n
+unsorted_segment_sum unstack update update_add update_sub upper vander var variable variable_axis_size_partitioner
+variable_creator_scope variable_op_scope variables_initializer vdot verify_tensor_all_finite vorbis_window vsplit
+vstack weighted_cross_entropy_with_logits weighted_moments where where_v2 with_space_to_batch xdivy xlog1py xlogy xor
+xw_plus_b yiq_to_rgb yuv_to_rgb zero_fraction zeros zeros_like zeta
+"""
+
+MODULES = frozenset(_MODULES.split())
+CLASSES = frozenset(_CLASSES.split())
+FUNCTION_MODULES = frozenset(_FUNCTION_MODULES.split())
+FUNCTIONS = frozenset(_FUNCTIONS.split())
+TENSORFLOW_FUNCTIONS = frozenset(_TENSORFLOW_FUNCTIONS.split())
