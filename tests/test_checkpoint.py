@@ -272,7 +272,7 @@ def test_a_module_gives_its_state_dict(wrap: Any) -> None:
     assert list(weights.tensors) == [prefix + name for name in truth]
     for name, tensor in truth.items():
         assert read_all(weights.tensors[prefix + name].source) == raw(tensor)
-    assert ("test_checkpoint", "Net") in {(c.module, c.name) for c in weights.code}
+    assert (__name__, "Net") in {(c.module, c.name) for c in weights.code}
     assert [c.full for c in weights.code] == sorted(c.full for c in weights.code)
     if not prefix:
         assert {d.name for d in weights.dropped} == {"plain", "passing"}
