@@ -17,9 +17,9 @@ BEGIN = "<!-- Made by docs/make_safety.py (`make docs`) from here on; a test com
 HEAD = """
 ## The rules of the scan
 
-`artifactkit scan --explain RULE` prints the same. *Malicious* is what asks for code to run, or is shaped so that readers
-disagree; *suspicious* is what no table knows to be data, or what is malformed; *unreadable* is what could not be scanned to
-its end, and never counts as clean.
+`artifactkit scan --explain RULE` prints the same. *Malicious* is what asks for code to run, or is shaped so that
+readers disagree; *suspicious* is what no table knows to be data, or what is malformed; *unreadable* is what could not
+be scanned to its end, and never counts as clean.
 """
 
 

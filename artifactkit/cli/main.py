@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Sequence
-from difflib import get_close_matches
 from types import FrameType
 from typing import Annotated, Any, NoReturn
 
@@ -40,6 +39,8 @@ class LazyCommands(typer.core.TyperGroup):
     def resolve_command(self, ctx: Any, args: list[str]) -> Any:
         name = args[0]
         if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
             near = get_close_matches(name, COMMANDS, n=1)
             raise UsageError(
                 f"no such command {name!r}",
