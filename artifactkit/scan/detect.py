@@ -92,11 +92,9 @@ def formats(piece: Piece) -> list[str]:
 
 # Name (lower case, last part of the path) -> rules; and the same by suffix.
 NAMES: dict[str, tuple[str, ...]] = detect_models.NAMES
-SUFFIXES: dict[str, tuple[str, ...]] = {
-    ".pkl": ("pickle",),
-    ".pickle": ("pickle",),
-    ".joblib": ("pickle",),
-} | detect_models.SUFFIXES
+SUFFIXES: dict[str, tuple[str, ...]] = dict(detect_models.SUFFIXES)
+for _suffix in (".pkl", ".pickle", ".joblib", ".pt", ".pth", ".ckpt"):
+    SUFFIXES[_suffix] = ("pickle", *SUFFIXES.get(_suffix, ()))
 
 
 def by_name(piece: Piece) -> list[str]:

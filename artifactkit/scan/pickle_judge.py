@@ -42,7 +42,7 @@ class Judge(Observer):
         self.container = container
         self.torchscript = container == "torchscript"  # names below __torch__ are the archive's own, and no Python
         self.tar = container == "torch-tar"
-        self.package = container == "torch-package"  # a pickle of a torch.package, which calls a few functions of torch's for its objects
+        self.package = container == "torch-package"  # whose pickles call a few functions of torch's
         self.plain = plain  # as an unpickler that knows nothing of joblib
         self.nested = False
         self.arrays = 0  # joblib arrays seen

@@ -27,6 +27,8 @@ LIMITS = Limits(opcodes=20_000_000, memory=256 << 20, work=1 << 18)
 MAX_PICKLES = 20_000  # in one stream
 # Names under which a file can only be meant as a pickle, if it is no other format.
 SUFFIXES = (".pkl", ".pickle", ".joblib")
+# And where only bytes that are no text can be meant so: a .pth is a list of paths too.
+BINARY_SUFFIXES = (".pt", ".pth", ".ckpt")
 BLANK = b"\0 \t\r\n"
 SWEEP = 64 << 20  # bytes behind an error that are searched for names
 GLOBAL = re.compile(rb"[ci]([A-Za-z_][\w.]{0,200})\n([A-Za-z_][\w.]{0,200})\n")
@@ -134,7 +136,7 @@ def scan(piece: Piece, kind: str) -> None:
     member = piece.member
     judge = Judge(container=piece.container)
     run = Run(piece.data, judge, member=member)
-    by_name = piece.name.lower().endswith(SUFFIXES) and not others
+    by_name = not others and _named(piece)
     if not piece.size:
         if by_name:
             piece.unreadable(Truncated("the file is empty", expected="a pickle"))
@@ -159,6 +161,20 @@ def scan(piece: Piece, kind: str) -> None:
         plain.judge.said = [entry for entry in plain.judge.said if entry[0] is UNSAFE]
         _say(piece, plain.judge)
     _look_inside(piece, judge)
+
+
+def _named(piece: Piece) -> bool:
+    """Whether the name says that this is a pickle, and the bytes do not gainsay it."""
+    name = piece.name.lower()
+    if name.endswith(SUFFIXES):
+        return True
+    if not name.endswith(BINARY_SUFFIXES) or not piece.first:
+        return False
+    try:
+        piece.first.decode("utf-8")
+    except UnicodeDecodeError as error:
+        return error.start < len(piece.first) - 3  # a letter cut in two at the end of the head is no such sign
+    return b"\0" in piece.first
 
 
 def _is_pickle(run: Run, binary: bool, by_name: bool, others: list[str]) -> bool:

@@ -52,7 +52,12 @@ def runs_of(archive: Zip, member: Member) -> list[Run]:
     try:
         head = archive.local(member)
     except Corrupt:
-        return []
+        # Readers that do not look at the local header's mark take the data from where it should be.
+        begin = member.header_offset + LOCAL.size + len(member.raw_name)
+        if begin >= size:
+            return []
+        packed = min(member.packed_size, size - begin)
+        return [Run(member.name, member.method, begin, packed, member.size, None, hidden=True)]
     packed = min(member.packed_size, size - head.data_offset)
     out = [Run(member.name, member.method, head.data_offset, packed, member.size, member.crc)]
     other = min(head.packed_size, size - head.data_offset)
