@@ -19,6 +19,11 @@ LossKind = Literal[
 ]
 
 
+def counted(n: int, noun: str) -> str:
+    """``1 tensor``, ``12 tensors``."""
+    return f"{n} {noun}" if n == 1 else f"{n} {noun}s"
+
+
 @dataclass(frozen=True, slots=True)
 class Loss:
     """Something that the target does not hold and the source does.

@@ -19,7 +19,7 @@ from .passes import cast as cast_pass
 from .passes import rename as rename_pass
 from .passes import select as select_pass
 from .passes import tie as tie_pass
-from .report import Loss
+from .report import Loss, counted
 from .types import Format, OutputFile, ReadOptions, WriteOptions
 
 DEFAULT_FOLDER_SHARD = 5 * 10**9  # bytes, as the Hub's tools
@@ -145,7 +145,12 @@ def target_format(name: str | None, destination: str, source: Opened) -> Format:
             return target_format(entry.name, destination, source)
     for fmt in registry.formats().values():
         if fmt.write is None and lower.endswith(fmt.suffixes):
-            return fmt
+            suffix = os.path.splitext(lower)[1]
+            raise RouteRefused(
+                f"`{suffix}` is a pickle's suffix: pickles are read but never written, since opening one can run code",
+                file=destination,
+                hint="give a name that ends in .safetensors, or -t safetensors",
+            )
     if is_folder(destination):
         return registry.get("safetensors")
     raise UsageError(
@@ -192,7 +197,7 @@ def plan(src: str, destination: str, options: ConvertOptions) -> Route:
         before = weights
         weights = cast_pass.cast(weights, options.dtype, options.overflow, stats)
         changed = sum(1 for name, t in weights.tensors.items() if t.dtype != before.tensors[name].dtype)
-        steps.append(RouteStep("cast", f"{changed} tensors to {options.dtype}"))
+        steps.append(RouteStep("cast", f"{counted(changed, 'tensor')} to {options.dtype}"))
     if target.keeps_aliases:
         weights = tie_pass.merge_aliases(weights)
         if weights.aliases:
@@ -235,7 +240,7 @@ def chosen(weights: Weights, options: ConvertOptions) -> Iterator[tuple[RouteSte
     if options.include or options.exclude:
         before = len(weights.tensors)
         weights = select_pass.select(weights, options.include, options.exclude)
-        yield RouteStep("select", f"{len(weights.tensors)} of {before} tensors"), weights
+        yield RouteStep("select", f"{len(weights.tensors)} of {counted(before, 'tensor')}"), weights
     if options.rename:
         weights = rename_pass.rename(weights, options.rename)
         yield RouteStep("rename", ", ".join(options.rename)), weights
@@ -244,7 +249,7 @@ def chosen(weights: Weights, options: ConvertOptions) -> Iterator[tuple[RouteSte
 def _read_text(opened: Opened) -> str:
     weights = opened.weights
     chosen = f", from {weights.chosen}" if weights.chosen else ""
-    return f"{opened.format.name}: {len(weights.tensors)} tensors{chosen}"
+    return f"{opened.format.name}: {counted(len(weights.tensors), 'tensor')}{chosen}"
 
 
 def _write_text(target: Format, files: list[OutputFile], go: tuple[Companion, ...]) -> str:

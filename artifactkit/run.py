@@ -11,7 +11,7 @@ from .errors import DestinationExists, OutputError, VerificationFailed
 from .files import File
 from .opening import is_model_file, read_file
 from .placing import Digest, Progress, SameBytes, Worker, place, sha256_file
-from .report import Check, Entry, Loss, Report
+from .report import Check, Entry, Loss, Report, counted
 from .route import ConvertOptions, Route, refuse_losses
 from .source import FileSpan, files_of
 from .staging import Stage
@@ -222,12 +222,16 @@ def _add_checks(route: Route, conversion: Conversion, library: str) -> None:
     report = conversion.report
     kept = len(route.final.tensors)
     explained = len(conversion.ledger)
-    report.add(Check("accounting", "ledger", "passed", f"{explained} source tensors explained, {kept} written"))
+    report.add(
+        Check("accounting", "ledger", "passed", f"{counted(explained, 'source tensor')} explained, {kept} written")
+    )
     report.add(Check("accounting", "names, shapes, dtypes", "passed", f"the output was opened again by {library}"))
     casts = [t for t in route.final if cast_of(t.source) is not None]
     exact = kept - len(casts)
     if exact:
-        report.add(Check("values", "bit for bit", "passed", f"{exact} of {kept} tensors compared with their sources"))
+        report.add(
+            Check("values", "bit for bit", "passed", f"{exact} of {counted(kept, 'tensor')} compared with the source")
+        )
     if casts:
         names = ", ".join(sorted({t.dtype.name for t in casts}))
         report.add(
@@ -235,7 +239,7 @@ def _add_checks(route: Route, conversion: Conversion, library: str) -> None:
                 "values",
                 f"within half an ulp of {names}",
                 "passed",
-                f"{len(casts)} of {kept} tensors compared with their sources",
+                f"{len(casts)} of {counted(kept, 'tensor')} compared with the source",
             )
         )
     report.add(Check("function", "function", "not-run", "run: artifactkit verify ARTIFACT --against SRC --device D"))

@@ -138,6 +138,7 @@ def join(
         view = stored[shard_name].get(tensor)
         if view is not None:
             weights.tensors[tensor] = view
+    total = sum(t.nbytes for t in weights)  # as stored: a tied tensor counts once
     if restore_ties is not None:
         restore_ties(weights)
     for tensor, shard_name in index.weight_map.items():
@@ -152,7 +153,6 @@ def join(
             if index.weight_map.get(tensor) != shard_name:
                 where = f"{shard_name}:{tensor}"
                 weights.dropped.append(Dropped(where, f"unindexed: {where}", view.nbytes))
-    total = sum(t.nbytes for t in weights)
     if index.total_size is not None and index.total_size != total:
         weights.notes.append(f"the index says total_size {index.total_size}; its tensors have {total} bytes")
     return weights

@@ -69,9 +69,8 @@ def command(
 
 def _show(artifact: str, against: str, weights: Weights, report: Report) -> int:
     failed = report.failed
-    rows = [(f"  {c.level}", c.status, c.name, c.tensor or "", c.detail) for c in report.checks if c not in failed]
-    out.data(*table(rows))
-    out.data(*table([(f"  {c.level}", c.status, c.name, c.tensor or "", c.detail) for c in failed[:FAILURES_SHOWN]]))
+    shown = [c for c in report.checks if c not in failed] + failed[:FAILURES_SHOWN]
+    out.data(*table([(f"  {c.level}", c.status, c.name, c.tensor or "", c.detail) for c in shown]))
     if len(failed) > FAILURES_SHOWN:
         out.data(f"  ... and {len(failed) - FAILURES_SHOWN} more (--json lists all)")
     ok = bool(report)

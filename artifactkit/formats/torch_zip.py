@@ -20,8 +20,6 @@ def read(head: Head, options: ReadOptions) -> Weights:
         file_size=archive.unpacked_size,
     )  # fmt: skip
     archive.say()
-    if version := archive.text("version"):
-        loader.note(f"torch archive version {version}")
     weights.notes[:0] = loader.notes
     return weights
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 
 from ..artifact import TensorView, Weights
 from ..dtypes import DType
-from ..report import Check, Report
+from ..report import Check, Report, counted
 from ..source import Forward, Source
 from .bounds import GRIDS, as_array, first_outside
 
@@ -136,7 +136,8 @@ def diff(a: Weights, b: Weights, advance: Advance = _nothing) -> list[Difference
             difference = tensor_difference(left, right, advance)
             if difference is not None:
                 found.append(difference)
-    for key in sorted({*a.metadata, *b.metadata}):
+    # `format` says which framework the file was written for; a pickle has no place to say it.
+    for key in sorted({*a.metadata, *b.metadata} - {"format"}):
         mine, other = a.metadata.get(key), b.metadata.get(key)
         if mine != other:
             found.append(Difference("metadata", key, _text(mine), _text(other)))
@@ -199,12 +200,21 @@ def compare(artifact: Weights, source: Weights, advance: Advance = _nothing) -> 
             shapes_wrong += 1
             report.add(Check("accounting", "dtype", "failed", f"expected {want.dtype}, found {have.dtype}", name))
     if not missing and not extra and not shapes_wrong:
-        report.add(Check("accounting", "names, shapes, dtypes", "passed", f"{len(source.tensors)} tensors explained"))
+        report.add(
+            Check(
+                "accounting", "names, shapes, dtypes", "passed", f"{counted(len(source.tensors), 'tensor')} explained"
+            )
+        )
     if exact:
-        report.add(Check("values", "bit for bit", "passed", f"{exact} of {len(source.tensors)} tensors"))
+        report.add(Check("values", "bit for bit", "passed", f"{exact} of {counted(len(source.tensors), 'tensor')}"))
     if rounded:
         names = ", ".join(sorted(dtypes))
         report.add(
-            Check("values", f"within half an ulp of {names}", "passed", f"{rounded} of {len(source.tensors)} tensors")
+            Check(
+                "values",
+                f"within half an ulp of {names}",
+                "passed",
+                f"{rounded} of {counted(len(source.tensors), 'tensor')}",
+            )
         )
     return report
