@@ -51,12 +51,34 @@ MODULES: dict[str, str] = {
     "torch-package": "torch_package_code",
     "pt2": "pt2_graph",
     "pt2-graph": "pt2_graph",
+    "plan": "plans",
+    "plan-name": "plans",
+    "coreml-name": "coreml",
+    "skops-schema": "skops",
+    "r": "rdata",
+    "7z": "sevenzip",
+    "rar": "sevenzip",
+    "cab": "sevenzip",
+    "compress": "sevenzip",
+    "lzip": "sevenzip",
+    "llamafile": "llamafile",
+    "llamafile-name": "llamafile",
     "hdf5": "hdf5_file",
     "hdf5-name": "hdf5_file",
 }
 
 MAGIC: tuple[tuple[int, bytes, str], ...] = (
     (0, b"GGUF", "gguf"),
+    (0, b"vtrt", "plan"),
+    (0, b"ftrt", "plan"),
+    (0, b"ptrt", "plan"),
+    (0, b"7z\xbc\xaf\x27\x1c", "7z"),
+    (0, b"Rar!\x1a\x07", "rar"),
+    (0, b"MSCF\0\0\0\0", "cab"),
+    (0, b"\x1f\x9d", "compress"),
+    (0, b"LZIP\x01", "lzip"),
+    (0, b"MZqFpD='", "llamafile"),
+    (0, b"jartsr='", "llamafile"),
     (4, b"TFL3", "tflite"),
     (4, b"PTMF", "torchscript-flat"),
     (0, b"\x89HDF\r\n\x1a\n", "hdf5"),
@@ -108,6 +130,21 @@ def _is_fat(piece: Piece) -> bool:
     return piece.first.startswith(b"\xca\xfe\xba\xbe") and 0 < int.from_bytes(piece.first[4:8], "big") < 40
 
 
+def _is_llamafile(piece: Piece) -> bool:
+    """A program with a zip archive behind it whose directory names a model, or the arguments for one."""
+    if not piece.first.startswith((b"\x7fELF", b"MZ")) or b"PK\x05\x06" not in piece.last:
+        return False
+    return b".gguf" in piece.last or b".args" in piece.last
+
+
+def _is_r(piece: Piece) -> bool:
+    if piece.first[:1] not in (b"X", b"A", b"B", b"R"):
+        return False
+    from .rdata import looks_like
+
+    return looks_like(piece.first)
+
+
 def _is_pointer(piece: Piece) -> bool:
     head = piece.first
     if head.startswith(b"version https://"):
@@ -121,11 +158,14 @@ TESTS: tuple[tuple[str, Callable[[Piece], bool]], ...] = (
     ("saved-model", _is_saved_model),
     ("pe", _is_pe),
     ("macho", _is_fat),
+    ("r", _is_r),
+    ("llamafile", _is_llamafile),
     ("pointer", _is_pointer),
 )
 
 NAMES: dict[str, tuple[str, ...]] = {
     "saved_model.pb": ("saved-model-name",),
+    "schema.json": ("skops-schema",),
     "keras_metadata.pb": ("keras-metadata",),
     "pyproject.toml": ("pyproject",),
     "modelfile": ("modelfile",),
@@ -135,6 +175,11 @@ SUFFIXES: dict[str, tuple[str, ...]] = {
     ".gguf": ("gguf-name",),
     ".onnx": ("onnx-name",),
     ".json": ("config", "keras-json"),
+    ".engine": ("plan-name",),
+    ".plan": ("plan-name",),
+    ".trt": ("plan-name",),
+    ".mlmodel": ("coreml-name",),
+    ".llamafile": ("llamafile-name",),
     ".pb": ("graph-def",),
     ".pbtxt": ("graph-text",),
     ".meta": ("meta-graph",),
