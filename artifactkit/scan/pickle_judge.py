@@ -61,6 +61,7 @@ class Judge(Observer):
         self._seen: set[tuple[str, str]] = set()
         self._unknown: set[str] = set()  # names that are neither known to be data nor known to run code
         self._due: dict[tuple[str, str], int] = {}
+        self._kept: dict[int, object] = {}  # by identity, so that no identity is taken twice
         self._states: dict[int, tuple[object, int]] = {}
         self.table = Names(self)
 
@@ -162,14 +163,27 @@ class Judge(Observer):
             self.say(rules.UNKNOWN_CALL, f"{callee.full} is called", offset, callee.full)
 
     def _keep(self, args: tuple[object, ...], offset: int) -> None:
-        """Remember bytes and text among the arguments: they may be a pickle, or one in base64."""
-        for value in args[:64]:
-            data = literal_bytes(value)
-            if data is not None:
-                if len(self.inside) < 256:
-                    self.inside.append((data, offset))
-            elif isinstance(value, str) and len(value) >= 8 and len(self.texts) < 256:
-                self.texts.append((value, offset))
+        """Remember bytes and text among the arguments: they may be a pickle, or one in base64. Each value once, however
+        often the file hands it on."""
+        if len(args) > 16:
+            if id(args) in self._kept:
+                return
+            self._kept[id(args)] = args
+        for value in args:
+            if isinstance(value, str):
+                if len(value) >= 8 and id(value) not in self._kept:
+                    self._kept[id(value)] = value
+                    self.texts.append((value, offset))
+            else:
+                self._keep_bytes(value, offset)
+
+    def _keep_bytes(self, value: object, offset: int) -> bool:
+        """Remember ``value`` when it is bytes of the file; whether it is."""
+        data = literal_bytes(value)
+        if data is not None and id(value) not in self._kept:
+            self._kept[id(value)] = value
+            self.inside.append((data, offset))
+        return data is not None
 
     def _by_call(self, key: tuple[str, str], args: tuple[object, ...], offset: int) -> None:
         """``getattr`` of a class and a plain name is how enums and nested classes are pickled."""
@@ -189,10 +203,12 @@ class Judge(Observer):
         self._due.pop(key, None)
         if key[1] == "getattr":
             name = args[1] if len(args) == 2 else None
-            if isinstance(first, Global) and isinstance(name, str) and not name.startswith("_"):
-                trusted = (first.module, first.name) in SAFE or first.module in TRUSTED
-                if not trusted and name.isidentifier():
-                    self.name(first.module, f"{first.name}.{name}", offset)
+            if isinstance(first, Global) and isinstance(name, str) and not name.startswith("__"):
+                reached = (first.module, f"{first.name}.{name}")
+                if reached in SAFE:
+                    return
+                if first.module not in TRUSTED and name.isidentifier():
+                    self.name(*reached, offset)
                     return
             self.say(rules.UNSAFE, f"{full} {reason(*key)}", offset, full)
             return
@@ -206,11 +222,8 @@ class Judge(Observer):
         if key in NOT_CALLED:
             self.say(rules.UNSAFE, f"{module}.{name} opens a file of the file's choice", offset, f"{module}.{name}")
         elif name == "_load_from_bytes":
-            data = literal_bytes(args[0]) if args else None
-            if data is None:
+            if not args or not self._keep_bytes(args[0], offset):
                 self.say(rules.COMPUTED, "a pickle that the file computes is loaded", offset)
-            else:
-                self.inside.append((data, offset))
         elif key == ("_codecs", "encode"):
             encoding = args[1] if len(args) > 1 else "utf-8"
             if not isinstance(encoding, str) or encoding.lower() not in ENCODINGS:

@@ -59,6 +59,7 @@ _TABLE: dict[str, str] = {
     "_decimal": "Decimal",
     "fractions": "Fraction",
     "uuid": "UUID SafeUUID",
+    "zoneinfo": "ZoneInfo ZoneInfo._unpickle",
     "ipaddress": "IPv4Address IPv6Address IPv4Network IPv6Network IPv4Interface IPv6Interface",
     "array": "array _array_reconstructor",
     "torch": f"{DTYPES} {QUALITIES} {TENSORS} Tensor Size device",

@@ -23,7 +23,7 @@ from .rules import LIMIT, UNREADABLE
 
 __all__ = ["RULES", "Run", "report", "run_of", "scan"]
 
-LIMITS = Limits(opcodes=20_000_000, memory=256 << 20, work=1 << 18)
+LIMITS = Limits(opcodes=20_000_000, memory=128 << 20, work=1 << 18)
 MAX_PICKLES = 20_000  # in one stream
 # Names under which a file can only be meant as a pickle, if it is no other format.
 SUFFIXES = (".pkl", ".pickle", ".joblib")
