@@ -101,6 +101,9 @@ def scan(piece: Piece, kind: str) -> None:
             _Text(piece, graph).read()
         else:
             _Binary(piece, graph, kind).read()
+    except ArtifactkitError:
+        _sweep(piece, graph)
+        raise
     finally:
         _judge(piece, graph)
     if kind == "saved-model-name" and piece.depth == 0 and "saved-model" not in piece.report.formats:
@@ -109,6 +112,15 @@ def scan(piece: Piece, kind: str) -> None:
         if end - start <= MAX_METADATA:
             # A class that nobody has registered is revived from the graph: nothing is imported for it.
             keras_config.judge(piece, piece.data.read(start, end - start), revived=True)
+
+
+def _sweep(piece: Piece, graph: Graph) -> None:
+    """A message that breaks off, or lies about a length: operators that matter are still there as bytes."""
+    names = sorted(savedmodel_ops.PYTHON | savedmodel_ops.FILES | savedmodel_ops.OPAQUE)
+    mark = re.compile(b"|".join(b"\x12%c%s" % (len(name), re.escape(name.encode())) for name in names), re.DOTALL)
+    for at in range(0, min(piece.size, MAX_TEXT), 1 << 20):
+        for match in mark.finditer(piece.data.read(at, min((1 << 20) + 64, piece.size - at))):
+            graph.add(match[0][2:].decode(), at + match.start())
 
 
 def _judge(piece: Piece, graph: Graph) -> None:

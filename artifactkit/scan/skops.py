@@ -72,7 +72,8 @@ def _judge(piece: Piece, node: dict[str, object], loader: str) -> None:
     if loader == "MethodNode":
         method = _content(node, "func")
         piece.find(FUNCTION, f"the method {method[:100]} of {name[:100]}", name=f"{name}.{method}"[:200])
-        _name(piece, f"{name}.{method}", TYPE, said=True)
+        owner = "object" if name == "builtins.method" else name  # the object's own node says of which class it is
+        _name(piece, f"{owner}.{method}", TYPE, said=True)
         return
     if loader == "FunctionNode":
         inner = node.get("content")

@@ -81,6 +81,8 @@ BY_KIND: dict[str, Rule] = {
 }  # fmt: skip
 QUIET = frozenset({"case-clash", "second-name", "gap"})  # harmless, or said below with more knowledge
 STORAGE = re.compile(r"(?:^|/)(?:\.?data|constants|tensors)/(?:[^/]*/)?[^/]+$")
+# Archives that are no family of ours, by members that only they have.
+LAYOUTS = {"keras": ("config.json", "metadata.json"), "skops": ("schema.json",)}
 MODELS = frozenset({"torch-zip", "torchscript", "torch-package", "pt2"})
 CHECKED = 64 << 20  # bytes of a stored member that is read through for its CRC-32
 NATIVE_SUFFIXES = (".so", ".dll", ".dylib", ".pyd", ".exe")
@@ -136,9 +138,14 @@ def _forget(piece: Piece) -> None:
 
 def _kind(archive: Zip) -> str:
     try:
-        return kind_of_zip(archive) or "zip"
+        found = kind_of_zip(archive)
     except ArtifactkitError:
-        return "zip"
+        found = None
+    if found in (None, "npz"):
+        for name, members in LAYOUTS.items():
+            if all(member in archive for member in members):
+                return name
+    return found or "zip"
 
 
 def _judge(piece: Piece, archive: Zip) -> None:
