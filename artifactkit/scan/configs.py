@@ -82,7 +82,8 @@ DUPLICATE = Rule(
 )
 RULES = (REMOTE, TRUST, TARGET, TARGET_UNSAFE, IMPORTS, PATH, INDEX, REGEX, DUPLICATE)
 
-MAX_JSON = 64 << 20
+MAX_JSON = 24 << 20
+MAX_VALUES = 2_000_000  # objects, lists and commas: what a document takes in memory
 MAX_DEPTH = 200
 CODE_KEYS = frozenset({"auto_map", "_target_", "trust_remote_code", "parent_library", "custom_pipeline", "weight_map",
                        "custom_generate", "chat_template"})  # fmt: skip
@@ -114,6 +115,8 @@ def load(piece: Piece) -> object:
     if piece.size > MAX_JSON:
         raise LimitExceeded("a configuration out of proportion", expected=f"{MAX_JSON} bytes", found=piece.size)
     raw = piece.data.read(0, piece.size)
+    if raw.count(b"{") + raw.count(b"[") + raw.count(b",") > MAX_VALUES:
+        raise LimitExceeded("a configuration of millions of values", expected=f"at most {MAX_VALUES}")
     try:
         return json.loads(raw.decode("utf-8-sig"), object_pairs_hook=_object)
     except UnicodeDecodeError as error:
@@ -152,9 +155,13 @@ NAMED = frozenset({"chat_template.json", "config_sentence_transformers.json", "h
 def _objects(root: object) -> Iterator[Object]:
     """Every object of the document, in order, those that a duplicate key hides included."""
     waiting: list[object] = [root]
+    met: set[int] = set()  # values of a duplicate key lie in two places
     while waiting:
         value = waiting.pop()
         if isinstance(value, Object):
+            if id(value) in met:
+                continue
+            met.add(id(value))
             yield value
             waiting.extend(other for _, other in value.others)
             waiting.extend(reversed(list(value.values())))
@@ -201,14 +208,15 @@ def _judge(piece: Piece, holder: Object, key: str, value: object) -> None:
 
 
 def _strings(value: object) -> Iterator[str]:
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, list):
-        for item in value:
-            yield from _strings(item)
-    elif isinstance(value, dict):
-        for item in value.values():
-            yield from _strings(item)
+    waiting = [value]
+    while waiting:
+        item = waiting.pop()
+        if isinstance(item, str):
+            yield item
+        elif isinstance(item, list):
+            waiting.extend(reversed(item))
+        elif isinstance(item, dict):
+            waiting.extend(reversed(item.values()))
 
 
 def _class_reference(piece: Piece, value: str, key: str) -> None:
@@ -283,8 +291,10 @@ def _import(piece: Piece, value: str, key: str) -> None:
     piece.find(IMPORTS, f"{key}: imports {value[:200]}", name=value, severity=severity)
 
 
-def _templates(piece: Piece, where: str, value: object) -> None:
+def _templates(piece: Piece, where: str, value: object, depth: int = 0) -> None:
     """A template; a list of {name, template}; a map of names to templates."""
+    if depth > 4:
+        raise LimitExceeded("templates nested too deeply")
     if isinstance(value, str):
         templates.judge(piece, value, where)
     elif isinstance(value, list):
@@ -292,12 +302,12 @@ def _templates(piece: Piece, where: str, value: object) -> None:
             if isinstance(item, dict):
                 for key, text in item.items():
                     if key != "name":
-                        _templates(piece, f"{where}[{str(item.get('name'))[:40]}]", text)
+                        _templates(piece, f"{where}[{str(item.get('name'))[:40]}]", text, depth + 1)
             else:
-                _templates(piece, where, item)
+                _templates(piece, where, item, depth + 1)
     elif isinstance(value, dict):
         for key, text in list(value.items())[:1000]:
-            _templates(piece, f"{where}[{key[:40]}]", text)
+            _templates(piece, f"{where}[{key[:40]}]", text, depth + 1)
 
 
 def _adapter(piece: Piece, document: object) -> None:

@@ -48,7 +48,8 @@ GIT_CONFIG = Rule(
 RULES = (REQUIREMENT, MODELFILE, NOTEBOOK, GIT_HOOK, GIT_CONFIG)
 
 MAX_TEXT = 8 << 20
-ADDRESS = re.compile(r"(?:[a-z]+\+)?[a-z]+://[^\s\"']+")
+MAX_FINDINGS = 200  # of one file: more say nothing new
+ADDRESS = re.compile(r"(?<![a-z+])(?:[a-z]{1,10}\+)?[a-z]{1,10}://[^\s\"']+")
 HOSTS = frozenset({
     "pypi.org", "files.pythonhosted.org", "test.pypi.org", "download.pytorch.org", "github.com", "gitlab.com",
     "huggingface.co", "pypi.nvidia.com", "pypi.ngc.nvidia.com", "storage.googleapis.com", "data.pyg.org",
@@ -58,7 +59,7 @@ HOSTS = frozenset({
 })  # fmt: skip
 OLLAMA_BLOB = re.compile(r".*[/\\]blobs[/\\]sha256[-:][0-9a-f]{64}")
 PIPE_TO_SHELL = re.compile(
-    r"\b(?:curl|wget)\b[^\n|;&]*\|\s*(?:sudo\s+)?(?:ba|z|da)?sh\b"
+    r"\b(?:curl|wget)\b[^\n|;&]{0,200}\|\s*(?:sudo\s+)?(?:ba|z|da)?sh\b"
     r"|\b(?:ba)?sh\s+(?:-c\s+)?[\"']?(?:<\(|\$\()\s*(?:curl|wget)\b"
 )
 # Values of these run programs (git-config(1)).
@@ -69,7 +70,7 @@ GIT_SECTION = re.compile(r'\[\s*([\w.-]+)(?:\s+"(?:[^"\\]|\\.)*")?\s*\]')
 # Switches, folders of hooks that the tree itself shows (husky), and ssh with nothing but options (actions/checkout).
 ORDINARY_CORE = re.compile(
     r"|true|false|/dev/null|\.husky(?:/_)?|\.githooks|\.git/hooks"
-    r"|\\?\"?(?:/usr/bin/)?ssh\\?\"?(?: (?!-[oF] ?\S*(?i:command|exec|include))[^;&|`$()<>]+)*", re.IGNORECASE,
+    r"|\\?\"?(?:/usr/bin/)?ssh\\?\"?(?: (?!-[oF] ?\S*(?i:command|exec|include))[^;&|`$()<> ]+)*", re.IGNORECASE,
 )  # fmt: skip
 # The hooks that pre-commit and Git LFS install, line by line.
 HOOK_LINE = re.compile(
@@ -127,6 +128,8 @@ def _requirements(piece: Piece) -> None:
         if line.startswith("--trusted-host"):
             piece.find(REQUIREMENT, f"line {number}: {line[:120]} turns off the check of certificates")
         for found in ADDRESS.finditer(line):
+            if len(piece.report.findings) > MAX_FINDINGS:
+                return
             scheme, _, rest = found.group().partition("://")
             host = re.split(r"[/?#]", rest, maxsplit=1)[0].rpartition("@")[2].partition(":")[0].lower()
             if scheme.endswith(("http", "file")) or host not in HOSTS:
@@ -150,7 +153,7 @@ def _modelfile(piece: Piece) -> None:
         if value.lower().startswith(("hf.co/", "huggingface.co/", "https://hf.co/", "https://huggingface.co/")):
             continue
         problem = outside.by_name(value).problem
-        if problem:
+        if problem and len(piece.report.findings) <= MAX_FINDINGS:
             piece.find(MODELFILE, f"line {number}: {command.upper()} {value[:150]}: {problem}", name=value[:150])
 
 

@@ -28,7 +28,7 @@ ANNEX_TARGET = re.compile(r"(?:^|/)\.git/annex/objects/.*?([A-Z0-9]+E?)((?:-[a-z
 MAX_POINTER = 1024
 MAX_DVC = 1 << 20
 DVC_FIELD = re.compile(
-    rb"^(?:-\s+|\s+-\s+|\s+)(md5|etag|checksum|size|path|hash)\s*:\s*[\"']?([^\s\"'#]+)", re.MULTILINE
+    rb"^[ \t]{0,40}(?:-[ \t]{1,40})?(md5|etag|checksum|size|path|hash)[ \t]*:[ \t]*[\"']?([^\s\"'#]+)", re.MULTILINE
 )
 
 

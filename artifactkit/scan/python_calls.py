@@ -27,6 +27,8 @@ FETCHERS = frozenset({"urllib.request.urlopen", "urllib.urlopen", "requests.get"
                       "urllib3.request", "http.client.HTTPSConnection"})  # fmt: skip
 UNPICKLERS = frozenset({"pickle.loads", "marshal.loads", "dill.loads", "cloudpickle.loads", "_pickle.loads"})
 
+MAX_STRINGS, MAX_CALLS = 50, 100  # by then it is clear what the file is
+
 
 class Danger(enum.Enum):
     """COMMAND: a command, or code from a string. HIDDEN: code that was encoded."""
@@ -65,6 +67,7 @@ class _Importing:
         self.constants: dict[str, ast.expr] = {}
         self.found: list[Call] = []
         self.entered: set[str] = set()
+        self.strings = 0  # of code that were looked into
 
     def calls(self) -> list[Call]:
         for statement in ast.walk(self.tree):
@@ -97,7 +100,7 @@ class _Importing:
             if isinstance(node, ast.If) and _is_main(node.test):
                 waiting.extend(node.orelse)
                 continue
-            if isinstance(node, ast.Call):
+            if isinstance(node, ast.Call) and len(self.found) < MAX_CALLS:
                 self._call(node)
             waiting.extend(reversed(list(ast.iter_child_nodes(node))))
 
@@ -124,7 +127,8 @@ class _Importing:
             self.found.append(Call(Danger.HIDDEN, f"calls {name} on what {fetched} gives", name, node.lineno))
         elif not isinstance(node.args[0], ast.Constant):
             return  # of what the program itself has put together: ordinary, in code that makes code
-        elif isinstance(node.args[0].value, str | bytes):
+        elif isinstance(node.args[0].value, str | bytes) and self.strings < MAX_STRINGS:
+            self.strings += 1
             inner = node.args[0].value
             inside = at_import(inner.encode("utf-8", "replace") if isinstance(inner, str) else inner)
             if inside:
@@ -152,17 +156,25 @@ class _Importing:
         last = node.func.attr if isinstance(node.func, ast.Attribute) else getattr(node.func, "id", "")
         last = self.aliases.get(last, last).rpartition(".")[2]
         inner = [*node.args, *([node.func.value] if isinstance(node.func, ast.Attribute) else [])]
-        fed = any(self._is_constant(a) or self._decoder(a, depth + 1) for a in inner)
-        if last in DECODERS and fed:
-            return last
-        return next((found for a in inner if (found := self._decoder(a, depth + 1))), "")
+        fed, found = False, ""
+        for argument in inner:
+            if self._is_constant(argument):
+                fed = True
+            elif not found:
+                found = self._decoder(argument, depth + 1)
+        return last if last in DECODERS and (fed or found) else found
 
     def _is_constant(self, node: ast.expr) -> bool:
-        if isinstance(node, ast.Name):
-            return node.id in self.constants and isinstance(self.constants[node.id], ast.Constant)
-        if isinstance(node, ast.BinOp):
-            return self._is_constant(node.left) and self._is_constant(node.right)
-        return isinstance(node, ast.Constant) and isinstance(node.value, str | bytes)
+        waiting = [node]
+        while waiting:
+            one = waiting.pop()
+            if isinstance(one, ast.Name) and isinstance(self.constants.get(one.id), ast.Constant):
+                continue
+            if isinstance(one, ast.BinOp):
+                waiting += [one.left, one.right]
+            elif not isinstance(one, ast.Constant) or not isinstance(one.value, str | bytes):
+                return False
+        return True
 
     def _name(self, node: ast.expr) -> str | None:
         """The dotted name of what is called, aliases resolved; ``__import__('os').system`` and getattr included."""

@@ -49,13 +49,13 @@ PTH_UNSAFE = Rule(
 )
 RULES = (AT_IMPORT, HIDDEN, AUTOMATIC, PTH, PTH_UNSAFE)
 
-MAX_SOURCE = 4 << 20
+MAX_SOURCE = 1 << 20  # a syntax tree takes a hundred times as much
 MAX_PTH = 64 << 10
 # Without one of these nothing below is found; and parsing costs a hundred times what the search does.
 WORTH_PARSING = re.compile(
-    rb"\bos\.(?:system|exec|spawn|posix_spawn|startfile)|\bimport\b[^\n]*\bsystem\b|[\"']system[\"']|\bpopen|\bPopen"
-    rb"|\bsubprocess\b|\b(?:exec|eval|execfile)\s*\(|=\s*(?:exec|eval)\b|\bpty\b|\bmarshal\b|\b(?:pickle|dill)\b[^\n]*\bloads\b"
-    rb"|\)\.system\s*\(|__builtins__|\brunpy\b|\bpip\b[^\n]*\bmain\b|\bcommands\b|create_subprocess|posix\.system|nt\.system"
+    rb"\bos\.(?:system|exec|spawn|posix_spawn|startfile)|\bimport\b[^\n]{0,200}\bsystem\b|[\"']system[\"']|\bpopen|\bPopen"
+    rb"|\bsubprocess\b|\b(?:exec|eval|execfile)\s*\(|=\s*(?:exec|eval)\b|\bpty\b|\bmarshal\b|\b(?:pickle|dill)\b[^\n]{0,200}\bloads\b"
+    rb"|\)\.system\s*\(|__builtins__|\brunpy\b|\bpip\b[^\n]{0,200}\bmain\b|\bcommands\b|create_subprocess|posix\.system|nt\.system"
 )
 # Who runs a file of this name, when not the one who imports it.
 RUNNERS = {
@@ -71,6 +71,7 @@ RUNNERS = {
     "__main__.py": ("python -m, or python on its folder or archive", "do not run it"),
 }
 ORDINARY = ("import, and loaders that are allowed to (trust_remote_code=True)", "load with trust_remote_code=False")
+HIDDEN_EXEC = re.compile(rb"\bexec\s*\(\s*(?:\w{1,40}\.){0,4}(?:b64decode|decompress|loads|fromhex)\b")
 PTH_LINE = re.compile(rb"^import[ \t]", re.MULTILINE)
 # What installers write (setuptools, editable installs, coverage): exact lines.
 PTH_ORDINARY = re.compile(
@@ -101,7 +102,7 @@ def scan(piece: Piece, kind: str) -> None:
     if piece.size > MAX_SOURCE:
         piece.runs(f"{piece.name}: {piece.size} bytes of Python, more than is parsed here", runs, avoid)
         source = piece.data.read(0, MAX_SOURCE)
-        if re.search(rb"exec\s*\(\s*(?:\w+\.)*(?:b64decode|decompress|loads|fromhex)", source):
+        if HIDDEN_EXEC.search(source):
             piece.find(HIDDEN, "decodes a string and runs it")
         return
     source = piece.data.read(0, piece.size)
@@ -111,6 +112,8 @@ def scan(piece: Piece, kind: str) -> None:
 
     calls = at_import(source)
     if calls is None:
+        if HIDDEN_EXEC.search(source):
+            piece.find(HIDDEN, "decodes a string and runs it")
         piece.runs(f"{piece.name}: Python that this version cannot parse", runs, avoid)
         return
     for call in calls:

@@ -15,7 +15,8 @@ BINARY = ("Add", "Sub", "Mul", "Div", "FloorDiv", "Mod", "Pow", "And", "Or")
 
 MAX_VALUES = 32  # that a variable may have
 MAX_LENGTH = 4096
-MAX_STEPS = 50_000
+MAX_STEPS = 20_000  # of one expression
+MAX_WORK = 300_000  # of a template: beyond, nothing is taken for known
 _KEEPS = {"lower", "upper", "trim", "strip", "lstrip", "rstrip", "title", "capitalize", "reverse", "string", "list",
           "e", "escape", "safe", "forceescape"}  # fmt: skip
 BUILDERS = frozenset({"join", "format", "replace", "reverse", "format_map", "translate", "decode", "encode", "zfill",
@@ -65,8 +66,10 @@ class Folder:
     tree: Node
     called: set[int] = field(default_factory=set)  # ids of Name nodes that are called
     _set: dict[str, list[Any]] = field(default_factory=dict)  # None: something that is not known
+    _crowded: set[str] = field(default_factory=set)
     _busy: set[str] = field(default_factory=set)
     _steps: int = 0
+    _work: int = 0
 
     def __post_init__(self) -> None:
         for node in every(self.tree):
@@ -93,6 +96,19 @@ class Folder:
                 for target, value in zip(node.targets, node.values, strict=True):
                     self._assign(target, value)
         self._macro_arguments()
+        self._thin_out()
+
+    def _thin_out(self) -> None:
+        """Variables that are set too often to be followed: of their values, plain ones that matter are kept."""
+        for name, values in self._set.items():
+            if len(values) <= MAX_VALUES:
+                continue
+            plain = [v for v in values if is_a(v, "Const")]
+            private = {v.value: v for v in plain if isinstance(v.value, str) and v.value.lstrip().startswith("_")}
+            numbers = [v for v in plain if isinstance(v.value, int | float)]
+            largest = [max(numbers, key=lambda v: float(min(v.value, 1e60)))] if numbers else []
+            self._set[name] = [*list(private.values())[:MAX_VALUES], *largest]
+            self._crowded.add(name)
 
     def _macro_arguments(self) -> None:
         macros = {node.name: node for node in every(self.tree) if is_a(node, "Macro")}
@@ -124,7 +140,8 @@ class Folder:
         return self._message_text(node, 0)
 
     def _message_text(self, node: Node, depth: int) -> bool:
-        if depth > 8:
+        self._work += 1
+        if depth > 8 or self._work > MAX_WORK:
             return False
         if is_a(node, "Getitem"):
             key = node.arg
@@ -148,19 +165,20 @@ class Folder:
         return False
 
     def _variable_text(self, name: str, depth: int) -> bool:
-        return any(v is not None and self._message_text(v, depth + 1) for v in self._set.get(name, ()))
+        return any(v is not None and self._message_text(v, depth + 1) for v in self._set.get(name, [])[:MAX_VALUES])
 
     # ---- numbers
 
     def number(self, node: Node, depth: int = 0) -> int | None:
         """The integer that the expression is, when that can be told; huge ones are cut at 2**200."""
-        if depth > 20:
+        self._work += 1
+        if depth > 20 or self._work > MAX_WORK:
             return None
         if is_a(node, "Const"):
             value = node.value
             return int(value) if isinstance(value, int | float) and abs(value) < 1e60 else None
         if is_a(node, "Name"):
-            values = self._set.get(node.name, ())
+            values = self._set.get(node.name, [])
             found = [self.number(v, depth + 5) for v in values if v is not None]
             return max((n for n in found if n is not None), default=None)
         if is_a(node, "Neg"):
@@ -189,13 +207,21 @@ class Folder:
 
     # ---- strings
 
+    @property
+    def exhausted(self) -> bool:
+        """Whether the template is so intricate that not all of it could be followed."""
+        return self._work > MAX_WORK
+
     def strings(self, node: Node) -> Strings:
         self._steps = 0
         self._busy.clear()
+        if self.exhausted and not is_a(node, "Const"):
+            return Strings(built=True)
         return self._fold(node, 0)
 
     def _fold(self, node: Node, depth: int) -> Strings:
         self._steps += 1
+        self._work += 1
         if node is None or depth > 30 or self._steps > MAX_STEPS:
             return UNKNOWN
         if is_a(node, "Const"):
@@ -235,8 +261,10 @@ class Folder:
 
     def _variable(self, name: str, depth: int) -> Strings:
         values = self._set.get(name)
-        if not values or name in self._busy or len(values) > MAX_VALUES:
+        if not values or name in self._busy:
             return UNKNOWN
+        if name in self._crowded:
+            return Strings(frozenset(v.value for v in values if isinstance(v.value, str)), built=True)
         self._busy.add(name)
         out = self._either(list(values), depth)
         self._busy.discard(name)

@@ -66,6 +66,8 @@ def walk(text: str) -> list[Remark]:
         tree = _parse(text)
         judge = _Judge(tree)
         judge.visit(tree, 0, 1)
+        if judge.fold.exhausted:
+            judge.add(BOMB, "too intricate to be followed to its end", tree)
     except TemplateError as error:
         line = getattr(error, "lineno", 1) or 1
         return [*_lexical(text), Remark(SYNTAX, f"it cannot be parsed: {error.message}", line)]

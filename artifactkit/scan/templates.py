@@ -66,7 +66,7 @@ HIDDEN = Rule(
 )
 RULES = (UNSAFE, COMPUTED, INCLUDES, BOMB, SYNTAX, ODD, HIDDEN)
 
-MAX_TEMPLATE = 1 << 20  # characters; the longest that are in use have about 40,000
+MAX_TEMPLATE = 1 << 17  # characters; the longest that are in use have about 40,000
 
 
 @dataclass(frozen=True, slots=True)

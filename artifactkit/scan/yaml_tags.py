@@ -30,23 +30,28 @@ TAG = Rule(
 )
 RULES = (TAG_UNSAFE, TAG)
 
-MAX_YAML = 16 << 20
+MAX_YAML = 4 << 20
 FOREIGN = ("!ruby/", "tag:yaml.org,2002:ruby/", "tag:ruby.yaml.org", "tag:yaml.org,2002:java")
 PYTHON = "tag:yaml.org,2002:python/"
 # What !!python/ gives that is a plain value: no name follows.
 PLAIN = frozenset(
     ["none", "bool", "str", "unicode", "bytes", "int", "long", "float", "complex", "list", "tuple", "dict"]
 )
-BLANK = ("", " ", "\t", "\n", "\r", "\x85", "\u2028", "\u2029")
+BREAKS = "\n\r\x85\u2028\u2029"
+BLANK = ("", " ", "\t", *BREAKS)
+BREAK = re.compile(r"\r\n|[\n\r\x85\u2028\u2029]")
+HANDLES = {"!": "!", "!!": "tag:yaml.org,2002:"}
 DIRECTIVE = re.compile(r"%TAG[ \t]+(![\w-]*!|!)[ \t]+(\S+)")
-TAG_TEXT = re.compile(r"!<[^>\n]*>|![^\s,\[\]{}]*")
-TAG_TEXT_BLOCK = re.compile(r"!<[^>\n]*>|!\S*")
+TAG_TEXT = re.compile(r"!<[^>\s]*>|![^\s{}]*")
 ANCHOR = re.compile(r"[&*][^\s,\[\]{}]+")
-BLOCK_HEADER = re.compile(r"[|>][0-9+-]{0,3}[ \t]*(?:#.*)?$")
+BLOCK_HEADER = re.compile(r"[|>][0-9+-]{0,3}[ \t]*(?:#.*)?")
 DOUBLE = re.compile(r'"(?:[^"\\]|\\.)*"', re.DOTALL)
 SINGLE = re.compile(r"'(?:[^']|'')*'", re.DOTALL)
-PLAIN_END = re.compile(r":(?=[\s,\[\]{}]|$)|[ \t]#")
+PLAIN_KEY = re.compile(r":(?=\s|$)")
+PLAIN_END = re.compile(r":(?=\s|$)|[ \t]#")
 PLAIN_END_FLOW = re.compile(r":(?=[\s,\[\]{}]|$)|[ \t]#|[,\[\]{}]")
+# Without one of these there is nothing that a loader would act on.
+WORTH_READING = re.compile(r"!.{0,40}(?:python|ruby|java|%)|%TAG|!<|target|\\[xuU\n\r]")
 
 
 def scan(piece: Piece, kind: str) -> None:
@@ -55,8 +60,7 @@ def scan(piece: Piece, kind: str) -> None:
         text = raw.decode("utf-16", "replace")
     else:
         text = raw.decode("utf-8-sig", "replace")
-    # Without a tag, a target or an escape there is nothing that a loader would act on.
-    if "!" not in text and "target" not in text and "\\" not in text:
+    if not WORTH_READING.search(text):
         return
     if piece.size > MAX_YAML:
         raise LimitExceeded("a YAML file out of proportion", expected=f"at most {MAX_YAML} bytes", found=piece.size)
@@ -87,90 +91,112 @@ def tokens(text: str) -> Iterator[tuple[str, str, int]]:
 
 
 class _Lexer:
+    """Knows where nodes begin, what is quoted, what is a block of text, and where a plain scalar goes on."""
+
     def __init__(self, text: str) -> None:
         self.text, self.at, self.line = text, 0, 1
+        self.line_start, self.line_end = 0, -1
+        self.fresh = True  # nothing but spaces before, in this line
         self.flow = 0
-        self.handles: dict[str, str] = {"!": "!", "!!": "tag:yaml.org,2002:"}
+        self.handles = dict(HANDLES)
         self.explicit = False  # after a question mark: what comes is a key
-        self.indent = 0  # column of the last key or dash: a block of text is deeper than that
+        self.after_plain = False  # a plain scalar ended with its line: the next one may belong to it
+        self.indent = -1  # column of the last key or dash: what belongs to its value is deeper than that
 
     def run(self) -> Iterator[tuple[str, str, int]]:
         text, n = self.text, len(self.text)
-        fresh = True  # at the start of a line: nothing but spaces before
         while self.at < n:
             c = text[self.at]
-            if c == "\n" or c in "\r\x85\u2028\u2029":
-                self.at += 1
-                self.line += c != "\r"
-                fresh = True
+            if c in BREAKS:
+                self._next_line()
             elif c in " \t\ufeff":
                 self.at += 1
-            elif c == "#":
-                self._to_line_end()
-            elif fresh and c == "%" and not self.flow and self._column() == 0:
-                self._directive()
-            elif c in "[{":
-                self.flow += 1
-                self.at += 1
-                fresh = False
-            elif c in "]}":
-                self.flow = max(0, self.flow - 1)
-                self.at += 1
-            elif c == "," and self.flow:
-                self.at += 1
-            elif c in "-?:" and text[self.at + 1 : self.at + 2] in BLANK:
-                self.indent = self._column() if c != ":" else self.indent
-                self.explicit = c == "?"
-                self.at += 1
-            elif fresh and text.startswith(("---", "..."), self.at) and self._column() == 0:
-                if text.startswith("...", self.at):
-                    self.handles = {"!": "!", "!!": "tag:yaml.org,2002:"}
+            elif c == "#" and (self.fresh or text[self.at - 1] in " \t" or not self.after_plain):
+                self.at = self._line_end()
+                self.after_plain = False
+            elif self._is_marker():
+                if c == ".":
+                    self.handles = dict(HANDLES)
                 self.at += 3
-                self.flow = 0
-            elif c == "!":
-                yield ("tag", self._tag(), self.line)
-            elif c in "&*":
-                found = ANCHOR.match(text, self.at)
-                self.at = found.end() if found else self.at + 1
-                if c == "*" and found:
-                    yield ("alias", found.group(), self.line)
-            elif c in "|>" and not self.flow and BLOCK_HEADER.match(self._rest_of_line()):
-                line = self.line
-                yield ("scalar", self._block(), line)
-                fresh = True
-            elif c in "\"'":
-                yield from self._quoted(c)
-                fresh = False
+                self.flow, self.indent, self.after_plain, self.fresh = 0, -1, False, False
+            elif self.after_plain and self._goes_on(c):
+                self.at = self._plain_end()
             else:
-                yield from self._plain()
-                fresh = False
+                self.after_plain = False
+                yield from self._node(c)
 
-    def _column(self) -> int:
-        start = max(self.text.rfind("\n", 0, self.at), self.text.rfind("\r", 0, self.at))
-        return self.at - start - 1
+    def _node(self, c: str) -> Iterator[tuple[str, str, int]]:
+        text = self.text
+        fresh, self.fresh = self.fresh, False
+        if fresh and c == "%" and not self.flow and self.at == self.line_start:
+            self._directive()
+        elif c in "[{":
+            self.flow += 1
+            self.at += 1
+        elif c in "]}":
+            self.flow = max(0, self.flow - 1)
+            self.at += 1
+        elif c == "," and self.flow:
+            self.at += 1
+        elif c in "-?:" and (text[self.at + 1 : self.at + 2] in BLANK or (self.flow and c == ":")):
+            if c != ":" or fresh:
+                self.indent = self.at - self.line_start
+            self.explicit = c == "?"
+            self.fresh = fresh and c != ":"  # a dash, and what follows is placed as at the start of a line
+            self.at += 1
+        elif c == "!":
+            yield ("tag", self._tag(), self.line)
+        elif c in "&*":
+            found = ANCHOR.match(text, self.at)
+            self.at = found.end() if found else self.at + 1
+            if c == "*" and found:
+                yield ("alias", found.group(), self.line)
+        elif c in "|>" and not self.flow and BLOCK_HEADER.fullmatch(text, self.at, self._line_end()):
+            line = self.line
+            yield ("scalar", self._block(), line)
+        elif c in "\"'":
+            yield from self._quoted(c)
+        else:
+            yield from self._plain()
+
+    def _next_line(self) -> None:
+        self.at += 2 if self.text.startswith("\r\n", self.at) else 1
+        self.line += 1
+        self.line_start, self.fresh = self.at, True
 
     def _line_end(self) -> int:
-        end = self.text.find("\n", self.at)
-        other = self.text.find("\r", self.at, end if end >= 0 else len(self.text))
-        if other >= 0:
-            end = other
-        return len(self.text) if end < 0 else end
+        """Where this line ends; found once a line, for some are very long."""
+        if self.line_end < self.at:
+            found = BREAK.search(self.text, self.at)
+            self.line_end = found.start() if found else len(self.text)
+        return self.line_end
 
-    def _rest_of_line(self) -> str:
-        return self.text[self.at : self._line_end()]
+    def _is_marker(self) -> bool:
+        """``---`` or ``...`` at the start of a line: a document begins, or ends."""
+        return self.at == self.line_start and self.text.startswith(("---", "..."), self.at) and (
+            self.text[self.at + 3 : self.at + 4] in BLANK
+        )  # fmt: skip
 
-    def _to_line_end(self) -> None:
-        self.at = self._line_end()
+    def _goes_on(self, c: str) -> bool:
+        """Whether this line belongs to the plain scalar before: then it is text, whatever it begins with."""
+        if self.flow:
+            return c not in ",[]{}:"
+        if self.at - self.line_start <= self.indent:
+            return False
+        # A colon would make it a key, and the document one that no reader takes: it is looked at as structure.
+        return PLAIN_KEY.search(self.text, self.at, self._line_end()) is None
 
     def _directive(self) -> None:
-        found = DIRECTIVE.match(self._rest_of_line())
+        found = DIRECTIVE.match(self.text, self.at, self._line_end())
         if found:
             self.handles[found[1]] = found[2]
-        self._to_line_end()
+        self.at = self._line_end()
 
     def _tag(self) -> str:
-        found = (TAG_TEXT if self.flow else TAG_TEXT_BLOCK).match(self.text, self.at)
+        found = TAG_TEXT.match(self.text, self.at)
         raw = found.group() if found else "!"
+        if self.flow and not raw.startswith("!<"):
+            raw = raw.rstrip(",]}") or "!"
         self.at += len(raw)
         if raw.startswith("!<"):
             return unquote(raw[2:-1])
@@ -180,23 +206,27 @@ class _Lexer:
 
     def _block(self) -> str:
         """The lines of a literal or folded block: those deeper than the key, and empty ones."""
-        self._to_line_end()
+        self.at = self._line_end()
         lines: list[str] = []
+        size = 0
         while self.at < len(self.text):
-            start = self.at + (2 if self.text.startswith("\r\n", self.at) else 1)
-            end = self.text.find("\n", start)
-            end = len(self.text) if end < 0 else end
-            line = self.text[start:end]
-            bare = line.lstrip(" ")
-            if bare.strip() and len(line) - len(bare) <= self.indent:
+            before = (self.at, self.line, self.line_start)
+            self._next_line()
+            end = self._line_end()
+            start = self.at
+            while start < end and self.text[start] == " ":
+                start += 1
+            if (start < end and start - self.at <= max(self.indent, 0)) or self._is_marker():
+                self.at, self.line, self.line_start = before
                 break
-            lines.append(line.strip())
-            self.line += 1
+            if size < 4096:
+                lines.append(self.text[start:end].strip()[:4096])
+                size += len(lines[-1])
             self.at = end
         return "\n".join(lines).strip()
 
     def _quoted(self, quote: str) -> Iterator[tuple[str, str, int]]:
-        line, column = self.line, self._column()
+        line, column = self.line, self.at - self.line_start
         found = (DOUBLE if quote == '"' else SINGLE).match(self.text, self.at)
         if found is None:
             yield ("bad", "a quote that does not end", line)
@@ -204,26 +234,33 @@ class _Lexer:
             return
         raw = found.group()
         self.at = found.end()
-        self.line += raw.count("\n")
+        if BREAK.search(raw):
+            self.line += len(BREAK.findall(raw))
+            self.line_start = self.at - (len(raw) - max(raw.rfind(b) for b in BREAKS) - 1)
         value = _unescaped(raw[1:-1]) if quote == '"' else raw[1:-1].replace("''", "'")
         yield from self._key_or_scalar(value, line, column)
 
+    def _plain_end(self) -> int:
+        """Where a plain scalar ends in this line."""
+        found = (PLAIN_END_FLOW if self.flow else PLAIN_END).search(self.text, self.at, self._line_end())
+        return found.start() if found else self._line_end()
+
     def _plain(self) -> Iterator[tuple[str, str, int]]:
-        rest, line, column = self._rest_of_line(), self.line, self._column()
-        found = (PLAIN_END_FLOW if self.flow else PLAIN_END).search(rest)
-        length = found.start() if found else len(rest)
-        self.at += max(length, 1)
-        yield from self._key_or_scalar(rest[: max(length, 1)].strip(), line, column)
+        line, start = self.line, self.at
+        self.at = max(self._plain_end(), start + 1)
+        self.after_plain = self.text[start] not in "|>%@`"  # these begin none: what follows is looked at as structure
+        value = self.text[start : min(self.at, start + 4096)].strip()
+        yield from self._key_or_scalar(value, line, start - self.line_start)
 
     def _key_or_scalar(self, value: str, line: int, column: int) -> Iterator[tuple[str, str, int]]:
         at = self.at
         while at < len(self.text) and self.text[at] in " \t":
             at += 1
-        after = self.text[at + 1 : at + 2]
-        if self.text[at : at + 1] == ":" and (after in ("", " ", "\t", "\n", "\r") or self.flow):
+        if self.text[at : at + 1] == ":" and (self.text[at + 1 : at + 2] in BLANK or self.flow):
             if not self.flow:
                 self.indent = column
             self.at = at + 1
+            self.after_plain = self.explicit = False
             yield ("key", value, line)
         elif self.explicit:
             self.explicit = False
