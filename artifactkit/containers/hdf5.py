@@ -144,13 +144,13 @@ class _Reader:
         head = self.read(0, min(128, self.data.size - self.base))
         version = self.number(head, 8, 1)
         if version in (0, 1):
-            self._sizes(head[13], head[14])
+            self._sizes(self.number(head, 13, 1), self.number(head, 14, 1))
             at = 24 + (4 if version == 1 else 0)
             if self.address(head, at + 3 * self.offsets) is not None:
                 raise NotCovered("an HDF5 file in several parts", file=label(self.data))
             root = self.address(head, at + 5 * self.offsets)
         elif version in (2, 3):
-            self._sizes(head[9], head[10])
+            self._sizes(self.number(head, 9, 1), self.number(head, 10, 1))
             if self.address(head, 12 + self.offsets) is not None:
                 raise NotCovered("an HDF5 file with an extension of its superblock", file=label(self.data))
             root = self.address(head, 12 + 3 * self.offsets)
@@ -323,8 +323,21 @@ class _Reader:
         if kind == VIRTUAL:
             place, index = self.address(raw, 2), self.number(raw, 2 + self.offsets, 4)
             value = self._global(place, index) if place is not None else b""
-            first = _string(value, 1 + self.lengths)
-            yield Storage("virtual", path, (first,) if first else (), offset)
+            yield Storage("virtual", path, self._sources(value), offset)
+
+    def _sources(self, value: bytes) -> tuple[str, ...]:
+        """The files of a virtual dataset, "." for this one; none where there are several mappings, or none is read.
+
+        Version 1 has a byte of flags before each mapping: 4 says that the source is in this file, and no name follows.
+        """
+        if len(value) < 2 + self.lengths or self.number(value, 1, self.lengths) != 1:
+            return ()
+        at = 1 + self.lengths
+        if value[0] == 0:
+            return (_string(value, at),)
+        if value[0] == 1 and value[at] & 7 == 4:
+            return (".",)
+        return (_string(value, at + 1),) if value[0] == 1 and value[at] & 7 == 0 else ()
 
     # -- attributes (IV.A.2.m) -----------------------------------------------------------------------------------------
 

@@ -72,11 +72,12 @@ def _say(piece: Piece, found: hdf5.Found) -> None:
         elif found.kind == "user-defined":
             piece.find(EXTERNAL, f"the link {found.path} is of a kind that a library defines", offset=found.offset)
     elif isinstance(found, hdf5.Storage):
-        inside = found.kind == "virtual" and all(name in (".", "") for name in found.files) and found.files
-        for name in found.files or ("",):
-            if not inside:
-                what = "the virtual dataset" if found.kind == "virtual" else "the dataset"
+        what = "the virtual dataset" if found.kind == "virtual" else "the dataset"
+        for name in found.files:
+            if name != "." or found.kind != "virtual":
                 _external(piece, f"{what} {found.path}", name, found.offset)
+        if not found.files:
+            piece.find(EXTERNAL, f"{what} {found.path} has its data in several places", offset=found.offset or None)
     else:
         _attribute(piece, found)
 

@@ -18,7 +18,8 @@ from ..errors import ArtifactkitError, Unreadable
 from ..files import Bytes, File, Window
 from .piece import Piece
 
-SECONDS = 60
+SECONDS = 5  # of which a start takes one; and a second more for each
+BYTES_A_SECOND = 4 << 20
 MEMORY = 2 << 30
 MAX_ANSWER = 64 << 20
 MAX_COPY = 4 << 30
@@ -116,12 +117,13 @@ json.dump({"names": names, "members": out}, sys.stdout)
 """
 
 
-def _run(script: str, arguments: list[str], what: str) -> object:
+def _run(script: str, arguments: list[str], what: str, size: int) -> object:
+    seconds = SECONDS + size // BYTES_A_SECOND
     command = [sys.executable, "-I", "-c", script, *arguments]
     try:
-        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=SECONDS, check=False)
+        done = subprocess.run(command, stdin=subprocess.DEVNULL, capture_output=True, timeout=seconds, check=False)
     except subprocess.TimeoutExpired:
-        raise Unreadable(f"{what} did not finish with this file in {SECONDS} seconds") from None
+        raise Unreadable(f"{what} did not finish with this file in {seconds} seconds") from None
     except OSError as error:
         raise Unreadable(f"cannot start a process to read this file: {error.strerror}") from None
     if done.returncode or len(done.stdout) > MAX_ANSWER:
@@ -148,7 +150,7 @@ def hdf5(piece: Piece, error: ArtifactkitError) -> Iterator[dict[str, object]]:
         raise _missing(error.what, "h5py")
     with tempfile.TemporaryDirectory(prefix="artifactkit-") as folder:
         path, start = _place(piece.data, folder)
-        found = _run(HDF5, [path, str(start), str(piece.size)], "h5py")
+        found = _run(HDF5, [path, str(start), str(piece.size)], "h5py", piece.size)
     for entry in found if isinstance(found, list) else []:
         if isinstance(entry, dict):
             yield entry
@@ -163,7 +165,7 @@ def sevenzip(piece: Piece, folder: str, limit: int) -> tuple[list[str], list[tup
         path = _copy(piece.data, folder)
     inner = os.path.join(folder, "members")
     os.mkdir(inner)
-    found = _run(SEVENZIP, [path, inner, str(limit)], "py7zr")
+    found = _run(SEVENZIP, [path, inner, str(limit)], "py7zr", piece.size)
     if not isinstance(found, dict):
         raise Unreadable("py7zr gave no answer about this file")
     members = [(str(name), os.path.join(inner, str(int(number)))) for name, number in found["members"]]

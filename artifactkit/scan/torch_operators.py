@@ -6,10 +6,10 @@ From the registry of torch 2.13. A namespace that is not in the table needs a li
 from __future__ import annotations
 
 _STANDARD = """
-aten prim prims quantized _quantized quantized_decomposed static_runtime onednn mkldnn mkldnn_prepacked mkl sparse onnx
-quantization inductor inductor_prims _inductor_test prepacked xnnpack vulkan vulkan_prepack metal metal_prepack
-_c10d_functional _c10d_functional_autograd c10d symm_mem profiler debugprims rngprims export higher_order cuda _native
-tensorexpr nvprims _dtensor rnn aoti_torch streams flex_lib
+aten prim prims quantized _quantized quantized_decomposed static_runtime onednn mkldnn mkldnn_prepacked mkl sparse
+onnx quantization inductor inductor_prims _inductor_test prepacked xnnpack vulkan vulkan_prepack metal metal_prepack
+_c10d_functional _c10d_functional_autograd c10d_functional c10d symm_mem profiler debugprims rngprims export
+higher_order cuda _native tensorexpr nvprims _dtensor rnn aoti_torch streams flex_lib
 """
 STANDARD = frozenset(_STANDARD.split())
 # Of those, what reads or writes a file, or takes a function by its name.

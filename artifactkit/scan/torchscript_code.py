@@ -70,6 +70,7 @@ def scan(piece: Piece, kind: str) -> None:
 def _source(piece: Piece, text: str) -> None:
     own, local = set(DEFINED.findall(text)), set(LOCAL.findall(text))
     before = earlier = ""  # the last two names or signs
+    seen: set[tuple[str, ...]] = set()
     for match in TOKEN.finditer(text):
         if match.lastgroup is None:
             continue
@@ -82,13 +83,16 @@ def _source(piece: Piece, text: str) -> None:
                     _operator(piece, "aten", word, at)
         elif word in ("ops", "torch", "__torch__"):
             steps = STEPS.match(text, match.end())
-            _name(piece, word, [step for step in steps.groups() if step] if steps else [], at, local)
+            path = (word, *(step for step in steps.groups() if step)) if steps else (word,)
+            if path not in seen:
+                seen.add(path)
+                _name(piece, word, path[1:], at, local)
         earlier, before = before, word
 
 
-def _name(piece: Piece, word: str, steps: list[str], at: int, local: set[str]) -> None:
+def _name(piece: Piece, word: str, steps: tuple[str, ...], at: int, local: set[str]) -> None:
     if word == "__torch__":
-        if steps[:2] == ["torch", "classes"] and len(steps) > 2:
+        if steps[:2] == ("torch", "classes") and len(steps) > 2:
             _class(piece, steps[2], at)
     elif not steps or (word == "ops" and len(steps) < 2):
         if word not in local:
