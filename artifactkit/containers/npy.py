@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..errors import Corrupt, LimitExceeded, Unreadable
 from ..files import Bytes, label
@@ -19,8 +20,7 @@ DESCR = re.compile(r"([<>|=]?)([?biufcmMOSaUV])(\d{0,9})(\[[^\]]{1,32}\])?")
 # Sizes in bytes of the old one-letter codes are not taken: numpy writes the sized form only.
 
 
-@dataclass(frozen=True, slots=True)
-class Descr:
+class Descr(NamedTuple):
     """A plain element type: ``kind`` is numpy's letter (``b`` bool, ``i``, ``u``, ``f``, ``c``, ``V``, ``O``, ...),
     ``itemsize`` in bytes (0 for objects), ``big`` whether its bytes are big-endian."""
 

@@ -5,7 +5,7 @@ Sources: POSIX.1-2017 ``pax`` (ustar interchange format, pax headers), GNU tar m
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..errors import Corrupt, LimitExceeded, Truncated, Unreadable
 from ..files import Bytes, label, part
@@ -20,8 +20,7 @@ KINDS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class TarMember:
+class TarMember(NamedTuple):
     """One entry: ``kind`` in words, the data's place and size in bytes, and for links where they point."""
 
     name: str

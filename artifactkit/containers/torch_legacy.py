@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..errors import Corrupt, Truncated
 from ..files import Bytes, label
@@ -30,8 +30,7 @@ def is_legacy(head: bytes) -> bool:
     return _HEAD.match(head) is not None
 
 
-@dataclass(frozen=True, slots=True)
-class StoragePlace:
+class StoragePlace(NamedTuple):
     """Where a storage's elements lie: bytes from the start of the file."""
 
     offset: int

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 EOCD = struct.Struct("<4s4H2LH")  # 4.3.16
 EOCD64_LOCATOR = struct.Struct("<4sLQL")  # 4.3.15
@@ -22,8 +22,7 @@ METHODS = {
 }  # fmt: skip
 
 
-@dataclass(frozen=True, slots=True)
-class Anomaly:
+class Anomaly(NamedTuple):
     """A place where this archive is not plain. ``fatal``: readers may see different data, so none is taken."""
 
     kind: str
@@ -33,8 +32,7 @@ class Anomaly:
     fatal: bool = False
 
 
-@dataclass(frozen=True, slots=True)
-class Member:
+class Member(NamedTuple):
     """One entry of the central directory. Sizes in bytes; ``header_offset`` from the start of the archive's bytes.
 
     ``name`` is the raw name as UTF-8, with surrogate escapes for what is not.
@@ -60,8 +58,7 @@ class Member:
         return METHODS.get(self.method, f"method {self.method}")
 
 
-@dataclass(frozen=True, slots=True)
-class LocalHeader:
+class LocalHeader(NamedTuple):
     """What the local header of a member says. Sizes and CRC are 0 where a data descriptor follows the data."""
 
     raw_name: bytes

@@ -7,8 +7,7 @@ None of these runs anything. A name outside the table is a ``Global``; whatever 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Literal, NamedTuple
 
 from ..errors import Corrupt, LimitExceeded
 from ..files import Bytes
@@ -32,34 +31,50 @@ class EightBit(bytes):
             return self.decode("latin-1")
 
 
-@dataclass(frozen=True, slots=True)
+# Three classes written out: no named tuples, for on the machine's stack a tuple is one of the file's; no dataclasses, for
+# making one in every process costs more than reading a small checkpoint does.
+
+
 class Global:
     """A name that the file asks for: never looked up. ``offset`` is where the file asked.
 
     ``extension`` is the code of EXT1/2/4, whose name only the copyreg registry of the loading process knows.
     """
 
-    module: str
-    name: str
-    offset: int = field(default=0, compare=False)
-    extension: int | None = None
+    __slots__ = ("extension", "module", "name", "offset")
+
+    def __init__(self, module: str, name: str, offset: int = 0, extension: int | None = None) -> None:
+        self.module, self.name, self.offset, self.extension = module, name, offset, extension
 
     @property
     def full(self) -> str:
         return f"{self.module}.{self.name}"
 
+    def __eq__(self, other: object) -> bool:
+        """Alike wherever the file asked for it."""
+        if not isinstance(other, Global):
+            return NotImplemented
+        return (self.module, self.name, self.extension) == (other.module, other.name, other.extension)
 
-@dataclass(frozen=True, slots=True, eq=False)
+    def __hash__(self) -> int:
+        return hash((self.module, self.name, self.extension))
+
+    def __repr__(self) -> str:
+        return f"Global({self.module!r}, {self.name!r})"
+
+
 class Payload:
     """A long run of bytes or text left in the file: ``nbytes`` bytes at ``offset`` of ``data``.
 
     ``kind`` is the Python type that it stands for: ``str`` is UTF-8 (surrogates passed), ``string`` a Python 2 string.
     """
 
-    data: Bytes
-    offset: int
-    nbytes: int
-    kind: Literal["bytes", "bytearray", "str", "string"]
+    __slots__ = ("data", "kind", "nbytes", "offset")
+
+    def __init__(
+        self, data: Bytes, offset: int, nbytes: int, kind: Literal["bytes", "bytearray", "str", "string"]
+    ) -> None:
+        self.data, self.offset, self.nbytes, self.kind = data, offset, nbytes, kind
 
     def read(self, limit: int = 64 << 20) -> bytes:
         """The bytes; LimitExceeded when there are more than ``limit``."""
@@ -71,12 +86,13 @@ class Payload:
         return self.data.read(self.offset, self.nbytes)
 
 
-@dataclass(frozen=True, slots=True, eq=False)
 class Persistent:
     """What the file expects its loader to supply for the persistent id ``pid`` (no callback was given)."""
 
-    pid: object
-    offset: int = 0
+    __slots__ = ("offset", "pid")
+
+    def __init__(self, pid: object, offset: int = 0) -> None:
+        self.pid, self.offset = pid, offset
 
 
 class Inert:
@@ -185,8 +201,7 @@ class List(list[object]):
         self.attrs: dict[object, object] = {}
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(NamedTuple):
     """One call that the file asks for, given to the handler of its name."""
 
     machine: Machine
@@ -205,8 +220,7 @@ class Call:
         return Corrupt(f"{self.callee.full}: {what}", offset=self.offset, expected=expected, found=found)
 
 
-@dataclass(frozen=True, slots=True)
-class Handler:
+class Handler(NamedTuple):
     """What a name in the table means.
 
     ``value``: the name stands for the inert constant ``value``. ``call``: the name stays a Global, and a call of it is
@@ -232,8 +246,7 @@ def function(fn: Callable[[Call], object]) -> Handler:
 Table = Mapping[tuple[str, str], Handler]
 
 
-@dataclass(frozen=True, slots=True)
-class Limits:
+class Limits(NamedTuple):
     """What one machine may take, however its file is shaped. Counts, or bytes.
 
     ``work`` bounds what single opcodes can multiply (hashing nested tuples, copying memoised dicts); it grows with
@@ -250,8 +263,7 @@ class Limits:
     integer: int = 1 << 20  # bytes of LONG4
 
 
-@dataclass(frozen=True, slots=True)
-class Anomaly:
+class Anomaly(NamedTuple):
     """Something that CPython's pickler never writes, or that its unpicklers disagree about."""
 
     kind: str

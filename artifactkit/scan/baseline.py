@@ -10,7 +10,7 @@ from __future__ import annotations
 import hashlib
 import os
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ..errors import ArtifactkitError, UsageError
 from ..files import File
@@ -68,7 +68,7 @@ class Baseline:
             record = self._match(records or [], finding, report)
             if records is not None and record is not None:
                 records.remove(record)
-                report.findings[index] = replace(finding, allowed=KNOWN)
+                report.findings[index] = finding._replace(allowed=KNOWN)
 
     def _match(
         self, records: list[tuple[str, str | None]], finding: Finding, report: FileReport

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Severity = Literal["suspicious", "malicious", "unreadable"]
 Verdict = Literal["clean", "suspicious", "malicious", "unreadable"]
@@ -16,8 +16,7 @@ Verdict = Literal["clean", "suspicious", "malicious", "unreadable"]
 ORDER: tuple[Verdict, ...] = ("clean", "unreadable", "suspicious", "malicious")
 
 
-@dataclass(frozen=True, slots=True)
-class Rule:
+class Rule(NamedTuple):
     """One thing that the scan looks for. ``why`` says what could happen, ``hint`` what to do about it.
 
     ``id`` is stable and has a section of its name in docs/safety.md. ``severity`` is what its findings have unless one
@@ -31,8 +30,7 @@ class Rule:
     hint: str
 
 
-@dataclass(frozen=True, slots=True)
-class Finding:
+class Finding(NamedTuple):
     """One finding in one file. ``member`` is the way into nested ones, ``a.zip!/archive/data.pkl``.
 
     ``offset`` is in bytes within the member, or the file. ``name`` is the full name of what would be imported or
@@ -49,8 +47,7 @@ class Finding:
     allowed: str | None = None  # the reason for which a policy allows it; it is then listed and blocks nothing
 
 
-@dataclass(frozen=True, slots=True)
-class Executable:
+class Executable(NamedTuple):
     """Code that is there and that somebody may run: not a finding. What it is, who would run it, how to avoid that."""
 
     what: str
@@ -59,7 +56,7 @@ class Executable:
     member: str | None = None
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class FileReport:
     """All that is said about one file. ``formats`` are those that its content has, the outermost first."""
 

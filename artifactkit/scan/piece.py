@@ -19,7 +19,7 @@ UNPACKED_RATIO = 16
 TAIL = 65_557  # an end-of-directory record with the longest comment
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, eq=False, repr=False)
 class Budget:
     """What one file may take in all, however it is nested. Counts, or bytes after decompression.
 
@@ -33,7 +33,7 @@ class Budget:
     hidden: int = 1000  # members of archives that only local headers lead to; each may be as long as the file
 
 
-@dataclass(slots=True, eq=False)
+@dataclass(slots=True, eq=False, repr=False)
 class Piece:
     """Bytes to be looked into. ``name`` is the last part of the path: some files are told by their name only.
 

@@ -19,7 +19,7 @@ import datetime
 import hashlib
 import os
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 
 from ..errors import ArtifactkitError, Unreadable, UsageError
 from ..files import File
@@ -89,7 +89,7 @@ class Policy:
             if entry is not None:
                 report.findings[:] = [
                     # Of a pointer these are the bytes, not what it points to.
-                    f if f.rule == CONTENT_ABSENT.id else replace(f, allowed=f.allowed or entry.reason)
+                    f if f.rule == CONTENT_ABSENT.id else f._replace(allowed=f.allowed or entry.reason)
                     for f in report.findings
                 ]
                 return
@@ -102,9 +102,9 @@ class Policy:
         for entry in self._names.get(finding.name, ()):
             if entry.rule is None or entry.rule == finding.rule:
                 if finding.severity == "suspicious":
-                    return replace(finding, allowed=entry.reason)
+                    return finding._replace(allowed=entry.reason)
                 hint = "a policy names it, which does not count here: only the sha256 of a file can allow this"
-                return replace(finding, hint=f"{finding.hint}; {hint}" if finding.hint else hint)
+                return finding._replace(hint=f"{finding.hint}; {hint}" if finding.hint else hint)
         return finding
 
 

@@ -6,8 +6,8 @@ from __future__ import annotations
 import array
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 from ..errors import ArtifactkitError
 from ..files import Bytes
@@ -28,8 +28,7 @@ class View(Made):
         self.storage, self.offset, self.size, self.stride = storage, offset, size, stride
 
 
-@dataclass(frozen=True, slots=True)
-class Sparse:
+class Sparse(NamedTuple):
     """One sparse tensor as its pickle describes it."""
 
     layout: str

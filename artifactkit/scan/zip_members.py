@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from ..containers.zip import Zip
 from ..containers.zip_check import descriptor_size
@@ -29,8 +29,7 @@ from ..files import Bytes, part
 SWEEP = 256 << 20  # bytes that are searched for local headers where no directory leads
 
 
-@dataclass(frozen=True, slots=True)
-class Run:
+class Run(NamedTuple):
     """Packed bytes at ``offset``; ``size`` once unpacked as far as is said, ``crc`` None where it is not known."""
 
     name: str

@@ -214,7 +214,7 @@ def _rebuild_from_type_v2(call: Call) -> object:
     # Only the rebuild functions themselves: one that called this again would nest as deep as the file likes.
     if not isinstance(rebuild, Global) or (rebuild.module, rebuild.name) not in REBUILD or not isinstance(args, tuple):
         return call.opaque()
-    made = REBUILD[(rebuild.module, rebuild.name)](replace(call, callee=rebuild, args=args, kwargs={}))
+    made = REBUILD[(rebuild.module, rebuild.name)](call._replace(callee=rebuild, args=args, kwargs={}))
     if isinstance(made, TensorValue):
         if isinstance(kind, Global) and kind.name in ("Parameter", "Buffer"):
             made.kind = "parameter" if kind.name == "Parameter" else "buffer"
