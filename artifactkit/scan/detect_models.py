@@ -117,6 +117,20 @@ def _is_saved_model(piece: Piece) -> bool:
     return looks_like_saved_model(piece.data, piece.first)
 
 
+def _is_graph_def(piece: Piece) -> bool:
+    """A frozen graph of TensorFlow: its first field is a node, with a name and then an operator."""
+    head = piece.first
+    if head[:1] != b"\n":
+        return False
+    at = 2
+    while at < 6 and head[at - 1 : at] >= b"\x80":
+        at += 1
+    name = head[at + 2 : at + 2 + (head[at + 1] if at + 1 < len(head) else 0)]
+    rest = head[at + 2 + len(name) :]
+    operator = rest[2 : 2 + (rest[1] if len(rest) > 1 else 0)]
+    return head[at : at + 1] == b"\n" and rest[:1] == b"\x12" and name.isascii() and operator.isalnum()
+
+
 def _is_pe(piece: Piece) -> bool:
     head = piece.first
     if not head.startswith(b"MZ") or len(head) < 64:
@@ -156,6 +170,7 @@ TESTS: tuple[tuple[str, Callable[[Piece], bool]], ...] = (
     ("safetensors", _is_safetensors),
     ("onnx", _is_onnx),
     ("saved-model", _is_saved_model),
+    ("graph-def", _is_graph_def),
     ("pe", _is_pe),
     ("macho", _is_fat),
     ("r", _is_r),

@@ -157,6 +157,8 @@ def _judge(piece: Piece, archive: Zip) -> None:
     if zip64_elsewhere(archive, piece.last):
         piece.find(TWO, "there are two zip64 directory ends")
     for start, end in gaps(archive):
+        if start == 0 and piece.first[4:8] == b"TFL3":
+            continue  # the model: TFLite keeps labels and metadata as an archive behind it
         if start >= archive.prefix and _not_blank(archive.file, start, end):
             piece.find(EXTRA, f"{end - start} bytes that belong to no member", offset=start)
     for member in archive.members:
