@@ -171,9 +171,7 @@ def _local(m: _Member, crc: int) -> bytes:
     size, extra, version = m.size, b"", 20
     if m.big:
         extra, version, size = struct.pack("<HHQQ", 1, 16, m.size, m.size), 45, _MAX32
-    fixed = _LOCAL.pack(
-        b"PK\3\4", version, _flags(m.name), 0, 0, _DATE, crc, size, size, len(m.name), len(extra)
-    )
+    fixed = _LOCAL.pack(b"PK\3\4", version, _flags(m.name), 0, 0, _DATE, crc, size, size, len(m.name), len(extra))
     return fixed + m.name + extra
 
 

@@ -161,9 +161,7 @@ class _Cursor:
         at = self.at
         n = self.u64(what)
         if n > limit:
-            raise Corrupt(
-                f"{what} that no file has", file=self.file, offset=at, expected=f"at most {limit}", found=n
-            )
+            raise Corrupt(f"{what} that no file has", file=self.file, offset=at, expected=f"at most {limit}", found=n)
         if n * each > self.left:
             raise Truncated(
                 f"{what} for which the file is too short", file=self.file, offset=at,

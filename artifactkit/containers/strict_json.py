@@ -124,9 +124,7 @@ def loads(data: bytes, *, what: str, file: str | None = None, offset: int = 0) -
     if _ESCAPED_SURROGATE.search(data):
         bad = _first_surrogate(out)
         if bad is not None:
-            raise Corrupt(
-                f"{what} holds a string with a lone surrogate", file=file, offset=offset, found=ascii(bad)
-            )
+            raise Corrupt(f"{what} holds a string with a lone surrogate", file=file, offset=offset, found=ascii(bad))
     return out
 
 

@@ -31,8 +31,8 @@ class EightBit(bytes):
             return self.decode("latin-1")
 
 
-# Three classes written out: no named tuples, for on the machine's stack a tuple is one of the file's; no dataclasses, for
-# making one in every process costs more than reading a small checkpoint does.
+# Three classes written out: no named tuples, for on the machine's stack a tuple is one of the file's; no dataclasses,
+# for making one in every process costs more than reading a small checkpoint does.
 
 
 class Global:

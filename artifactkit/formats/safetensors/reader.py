@@ -79,13 +79,9 @@ def _restore_aliases(weights: Weights) -> None:
     """
     tensors = weights.tensors
     ties = sorted(
-        key
-        for key, value in weights.metadata.items()
-        if key != FORMAT_KEY and key not in tensors and value in tensors
+        key for key, value in weights.metadata.items() if key != FORMAT_KEY and key not in tensors and value in tensors
     )
     for name in ties:
         kept = tensors[weights.metadata.pop(name)]
         tensors[name] = TensorView(name, kept.dtype, kept.shape, kept.source)
         weights.notes.append(f"{name} is tied to {kept.name}: stored once")
-
-
