@@ -34,7 +34,9 @@ except (ImportError, ValueError, OSError):
     pass
 sys.dont_write_bytecode = True
 """
-HDF5 = _PROLOGUE + """
+HDF5 = (
+    _PROLOGUE
+    + """
 import io, h5py
 path, start, size = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
 class Part(io.RawIOBase):
@@ -85,7 +87,10 @@ with h5py.File(io.BufferedReader(Part()), "r") as f:
                 elif isinstance(link, h5py.HardLink): todo.append((place, obj[name]))
 json.dump(out, sys.stdout)
 """
-SEVENZIP = _PROLOGUE + """
+)
+SEVENZIP = (
+    _PROLOGUE
+    + """
 import py7zr
 from py7zr.io import Py7zIO, WriterFactory
 path, folder, limit = sys.argv[1], sys.argv[2], int(sys.argv[3])
@@ -115,6 +120,7 @@ with py7zr.SevenZipFile(path, "r") as archive:
     archive.extractall(factory=Factory())
 json.dump({"names": names, "members": out}, sys.stdout)
 """
+)
 
 
 def _run(script: str, arguments: list[str], what: str, size: int) -> object:
