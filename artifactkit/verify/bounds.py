@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     import numpy as np
 
 
-BLOCK = 1 << 15  # elements at a time: a few arrays of float32 stay in the second-level cache
+BLOCK = 1 << 16  # elements at a time: fewer would be quicker alone, but threads hand the interpreter over at each call
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,12 +72,12 @@ class _Scratch(threading.local):
     def __init__(self) -> None:
         self._arrays: dict[tuple[str, str], np.ndarray] = {}
 
-    def get(self, slot: str, dtype: str, size: int) -> np.ndarray:
+    def get(self, slot: str, dtype: str, size: int, fill: int = 0) -> np.ndarray:
         import numpy as np
 
         array = self._arrays.get((slot, dtype))
         if array is None:
-            array = self._arrays[slot, dtype] = np.zeros(BLOCK, dtype)
+            array = self._arrays[slot, dtype] = np.full(BLOCK, fill, dtype)
         return array[:size]
 
 
@@ -92,13 +92,9 @@ def _widened(slot: str, values: np.ndarray, dtype: DType, wide: str) -> np.ndarr
         out = _scratch.get(slot + " bf16", wide, values.size)  # the lower halves are zero and stay so
         out.view("<u2")[1::2] = values.view("<u2")
         return out
-    if dtype.name == "f16" and wide == "f4" and not _has_special_f16(values):
-        out = _scratch.get(slot, wide, values.size)
-        _shift_f16(values.view("<i2"), out)
-        return out
     if dtype.bits <= 16:
         out = _scratch.get(slot, wide, values.size)
-        return np.take(_values(dtype.name, wide), values.view(f"<u{dtype.itemsize}"), out=out, mode="clip")
+        return _taken(_values(dtype.name, wide), values, out)
     if values.dtype == wide:
         return values
     out = _scratch.get(slot, wide, values.size)
@@ -106,23 +102,13 @@ def _widened(slot: str, values: np.ndarray, dtype: DType, wide: str) -> np.ndarr
     return out
 
 
-def _has_special_f16(values: np.ndarray) -> bool:
+def _taken(table: np.ndarray, values: np.ndarray, out: np.ndarray) -> np.ndarray:
+    """The entries of ``table`` for the patterns of ``values``. The indices are made here, or numpy would, afresh."""
     import numpy as np
 
-    magnitude = _scratch.get("f16", "<u2", values.size)
-    np.bitwise_and(values.view("<u2"), np.uint16(0x7FFF), out=magnitude)
-    return bool(magnitude.size) and int(magnitude.max()) >= 0x7C00
-
-
-def _shift_f16(patterns: np.ndarray, out: np.ndarray) -> None:
-    """Finite f16 as f32, subnormals too: the fields moved to their places, the bias mended by 2^112. Twice as fast."""
-    import numpy as np
-
-    words = out.view("<i4")
-    np.copyto(words, patterns)  # the sign is spread over the upper half
-    np.left_shift(words, np.int32(13), out=words)
-    np.bitwise_and(words, np.int32(0x8FFFE000 - (1 << 32)), out=words)
-    np.multiply(out, np.float32(2.0**112), out=out)
+    indices = _scratch.get("indices", "intp", values.size)
+    np.copyto(indices, values.view(f"<u{values.itemsize}"))
+    return np.take(table, indices, out=out, mode="clip")
 
 
 def first_outside(source: np.ndarray, source_dtype: DType, output: np.ndarray, dtype: DType) -> int:
@@ -141,6 +127,70 @@ def first_outside(source: np.ndarray, source_dtype: DType, output: np.ndarray, d
 
 def outside(source: np.ndarray, source_dtype: DType, output: np.ndarray, dtype: DType) -> np.ndarray:
     """The indices of all such elements, in a block of at most ``BLOCK`` elements."""
+    import numpy as np
+
+    sure = _surely_right(source, source_dtype, output, dtype)
+    if sure is None:
+        return _outside(source, source_dtype, output, dtype)
+    rest = np.flatnonzero(~sure)
+    if not rest.size:
+        return rest
+    return np.asarray(rest[_outside(source[rest], source_dtype, output[rest], dtype)])
+
+
+def _surely_right(source: np.ndarray, source_dtype: DType, output: np.ndarray, dtype: DType) -> np.ndarray | None:
+    """Which elements are right by their patterns alone: nearly all of them, in half the time. None where it cannot say.
+
+    Patterns of float32 of one sign grow with the value, and within a binade evenly. A normal number of a type with m
+    mantissa bits is every 2^(23 - m)-th of them, so its source lies at most half that many patterns away; where that is
+    so, the value is within half an ulp. Subnormal numbers may be right and yet not sure.
+    """
+    import numpy as np
+
+    if source_dtype.name != "f32" or dtype.bits > 16 or _has_special(output, dtype):
+        return None
+    x = source.view("<u4")
+    reach = 1 << (22 - GRIDS[dtype.name].mantissa)
+    ahead = _scratch.get("ahead", "<u4", x.size)  # how far the output's pattern is ahead of the source's, plus reach
+    if dtype.name == "bf16":
+        patterns = _scratch.get("patterns bf16", "<u4", x.size, fill=reach)  # the lower halves stay as they are
+        patterns.view("<u2")[1::2] = output.view("<u2")
+        np.subtract(patterns, x, out=ahead)
+    elif dtype.name == "f16":
+        patterns = _scratch.get("patterns", "<i4", x.size)
+        np.copyto(patterns, output.view("<i2"))  # the sign is spread over the upper half, of which its own bit is kept
+        np.left_shift(patterns, np.int32(13), out=patterns)
+        np.bitwise_and(patterns, np.int32(0x8FFFE000 - (1 << 32)), out=patterns)
+        values = patterns.view("<f4")
+        np.multiply(values, np.float32(2.0 ** (127 - 15)), out=values)  # the bias mended, of subnormal numbers too
+        np.subtract(patterns.view("<u4"), x, out=ahead)
+        np.add(ahead, np.uint32(reach), out=ahead)
+    else:
+        patterns = _scratch.get("patterns", "<u4", x.size)
+        table = _values(dtype.name, "f4").view("<u4") + np.uint32(reach)
+        np.subtract(_taken(table, output, patterns), x, out=ahead)
+    sure = _scratch.get("sure", "?", x.size)
+    np.less_equal(ahead, np.uint32(2 * reach), out=sure)
+    return sure
+
+
+def _has_special(values: np.ndarray, dtype: DType) -> bool:
+    """Whether there is an infinity or a NaN among the values of a type of at most 16 bits."""
+    import numpy as np
+
+    patterns = values.view(f"<u{dtype.itemsize}")
+    grid = GRIDS[dtype.name]
+    if not grid.has_negative_zero:
+        return bool((patterns == 1 << (dtype.bits - 1)).any())
+    magnitude = _scratch.get("magnitude", f"<u{dtype.itemsize}", values.size)
+    np.bitwise_and(patterns, patterns.dtype.type((1 << (dtype.bits - 1)) - 1), out=magnitude)
+    exponents = ((1 << (dtype.bits - 1)) - 1) >> grid.mantissa << grid.mantissa
+    first = exponents if grid.has_inf else (1 << (dtype.bits - 1)) - 1
+    return bool(magnitude.size) and int(magnitude.max()) >= first
+
+
+def _outside(source: np.ndarray, source_dtype: DType, output: np.ndarray, dtype: DType) -> np.ndarray:
+    """The same by the values themselves."""
     import numpy as np
 
     grid = GRIDS[dtype.name]

@@ -12,7 +12,7 @@ from ..source import Forward, Mapped, Source
 from ..types import Part
 from .bounds import GRIDS, as_array, first_outside, ulp_text
 
-BLOCK = 256 << 10  # bytes of the wider side: numpy works in the second-level cache
+BLOCK = 256 << 10  # bytes of the source at a time
 
 
 class WithinHalfUlp(Checker):
