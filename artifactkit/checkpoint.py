@@ -3,7 +3,8 @@
 The rule (``choose``), in this order: ``--all`` takes everything; ``--state-dict-key`` what it names; a module instance
 gives its state dict; a dict that torch marked as a state dict (``_metadata``) is one; else the first name of
 ``CHOICES`` (then of ``EMA``) that holds tensors, and within it again while it has no tensors of its own; else the whole
-file but for ``TRAINING``. What is left out is listed with its reason, never silently.
+file but for ``TRAINING`` and, under any name, for what has the form of an optimizer's state. What is left out is listed
+with its reason, never silently.
 """
 
 from __future__ import annotations
@@ -29,7 +30,7 @@ from .checkpoint_walk import (
     unwrap,
 )
 from .errors import ArtifactkitError, LimitExceeded, Refused, UsageError, printable
-from .pickles import Dict, Machine, Opaque
+from .pickles import Dict, Machine, Opaque, Payload
 from .report import Loss
 from .source import read_all
 from .tensor_names import ArrayValue, Quant, TensorValue, TorchType, Unsupported
@@ -100,7 +101,9 @@ def collect(
         holding = containers_with_tensors(root, budget, members)
         choice = choose(root, holding, options, members)
         collector = _Collector(weights, options, file, file_size)
-        if holding:
+        if holding and choice.value == {}:
+            pass  # an optimizer's state, all of it beside
+        elif holding:
             for leaf in leaves(choice.value, holding, budget, members):
                 collector.take(leaf, choice)
         elif is_tensor(root):
@@ -142,6 +145,8 @@ def choose(root: object, holding: set[int], options: ReadOptions, members: Membe
     if options.everything:
         return _Choice(root, why="everything (--all)")
     choice = _Choice(root)
+    if is_optimizer_state(root):
+        return _Choice({}, why="nothing: the whole file is an optimizer's state", beside=[((), root)])
     while isinstance(choice.value, dict) and not (choice.keys and _has_own_tensors(choice.value)):
         here = choice.value
         if isinstance(here, Dict) and "_metadata" in here.attrs:
@@ -158,7 +163,8 @@ def choose(root: object, holding: set[int], options: ReadOptions, members: Membe
     if isinstance(choice.value, dict) and not (isinstance(choice.value, Dict) and "_metadata" in choice.value.attrs):
         kept: dict[object, object] = {}
         for key, value in choice.value.items():
-            if isinstance(key, str) and key in TRAINING and not is_tensor(unwrap(value)):
+            named = isinstance(key, str) and key in TRAINING and not is_tensor(unwrap(value))
+            if named or is_optimizer_state(unwrap(value)):
                 choice.beside.append(((*choice.keys, key), value))
             else:
                 kept[key] = value
@@ -170,6 +176,16 @@ def choose(root: object, holding: set[int], options: ReadOptions, members: Membe
     elif is_module(choice.value) and not choice.keys:
         choice.why = "the module's state dict"
     return choice
+
+
+def is_optimizer_state(value: object) -> bool:
+    """Whether this is what ``torch.optim.Optimizer.state_dict`` returns."""
+    return (
+        isinstance(value, dict)
+        and len(value) == 2
+        and isinstance(unwrap(value.get("state")), dict)
+        and isinstance(unwrap(value.get("param_groups")), list)
+    )
 
 
 def _holds(value: object, holding: set[int]) -> bool:
@@ -232,8 +248,8 @@ def _leave_out(choice: _Choice, holding: set[int], budget: Budget, members: Memb
     """List what lies beside the chosen part: training state, moving averages, other tensors, other values."""
     averages: dict[str, int] = {}
     for keys, value in choice.beside:
-        last = keys[-1]
-        if isinstance(last, str) and last in TRAINING:
+        last = keys[-1] if keys else None
+        if (isinstance(last, str) and last in TRAINING) or is_optimizer_state(unwrap(value)):
             why = OPTIMIZER_STATE
         elif isinstance(last, str) and last in EMA:
             why = f"another set of weights, chosen with --state-dict-key {_dotted(keys)}"
@@ -338,7 +354,8 @@ class _Collector:
             if text is None:
                 raise Refused(
                     "a tensor lies under a key that cannot be a name", file=self.file, tensor=_dotted(keys),
-                    expected="text or a number", found=type(key).__name__, hint="--state-dict-key chooses another part",
+                    expected="a short text or a number", found=_kind_of_key(key),
+                    hint="--state-dict-key chooses another part",
                 )  # fmt: skip
             if text or not isinstance(key, str) or len(keys) == 1:
                 parts.append(text)
@@ -354,6 +371,10 @@ class _Collector:
         self.weights.metadata[f"quantized.{name}"] = json.dumps({"type": called, **numbers}, sort_keys=True)
         text = f"{called} ({_quant_text(value.quant, numbers)}) as the integers that it stores, {value.dtype}"
         self.weights.losses.append(Loss("type-substituted", text, name))
+
+
+def _kind_of_key(key: object) -> str:
+    return f"a key of {key.nbytes} bytes" if isinstance(key, Payload) else type(key).__name__
 
 
 def strip_wrappers(name: str) -> str:

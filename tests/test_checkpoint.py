@@ -49,6 +49,7 @@ def contents(weights: Weights) -> dict[str, list[Any]]:
 # -- the rule
 
 A, B, C = T(2.0), T(3.0), T(4.0)
+OPTIMIZER = {"state": {0: {"step": A, "exp_avg": B}}, "param_groups": [{"lr": 0.1, "params": [0]}]}
 RULE: dict[str, tuple[Any, str, list[str]]] = {
     "a plain state dict": ({"w": A, "b": B}, "the whole file", ["w", "b"]),
     "state_dict": ({"epoch": 3, "state_dict": {"w": A}}, "state_dict", ["w"]),
@@ -62,6 +63,17 @@ RULE: dict[str, tuple[Any, str, list[str]]] = {
     "generator": ({"generator": {"w": A}, "discriminator": {"w": B}}, "generator", ["w"]),
     "no usual name": ({"encoder": {"w": A}, "decoder": {"w": B}}, "the whole file", ["encoder.w", "decoder.w"]),
     "no usual name, optimizer": ({"encoder": {"w": A}, "optim": {"m": B}}, "the whole file", ["encoder.w"]),
+    "no usual name, optimizers by their form": (
+        {"encoder": {"w": A}, "adam_e": OPTIMIZER, "decoder": {"w": B}, "adam_d": OPTIMIZER},
+        "the whole file",
+        ["encoder.w", "decoder.w"],
+    ),
+    "an optimizer alone": (OPTIMIZER, "nothing: the whole file is an optimizer's state", []),
+    "what only looks like an optimizer": (
+        {"state": A, "param_groups": {"w": B}},
+        "the whole file",
+        ["state", "param_groups.w"],
+    ),
     "a list": ([A, {"w": B}], "the whole file", ["0", "1.w"]),
     "a tuple in a dict": ({"layers": (A, B)}, "the whole file", ["layers.0", "layers.1"]),
     "one tensor": (A, "the whole file", ["tensor"]),
@@ -141,6 +153,15 @@ def test_optimizer_state_is_left_out_and_counted() -> None:
     assert {(s.path, s.type, s.text) for s in weights.skipped} == {
         ("epoch", "int", "3"), ("hyper_parameters", "dict", "lr: 0.1, name: x"),
     }  # fmt: skip
+
+
+def test_an_optimizer_alone_is_counted_and_taken_on_request() -> None:
+    names = ["state.0.step", "state.0.exp_avg"]
+    weights = gather(OPTIMIZER)
+    assert [(d.name, d.why) for d in weights.dropped] == [(name, "optimizer and training state") for name in names]
+    assert weights.skipped == []
+    assert list(gather(OPTIMIZER, everything=True).tensors) == names
+    assert list(gather(OPTIMIZER, state_dict_key="state.0").tensors) == ["step", "exp_avg"]
 
 
 def test_everything_is_taken_on_request() -> None:
@@ -229,6 +250,9 @@ def test_odd_keys() -> None:
     with pytest.raises(Refused, match="cannot be a name"):
         gather({("a", 1): A})
     assert list(gather({("a", 1): "no tensor", "w": A}).tensors) == ["w"]
+    with pytest.raises(Refused, match="cannot be a name") as caught:
+        gather({"k" * 70_000: A})
+    assert caught.value.found == "a key of 70000 bytes"
 
 
 def test_ties_stay_two_tensors_with_equal_sources() -> None:
