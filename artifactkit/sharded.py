@@ -7,6 +7,7 @@ every tensor of every shard, so that a stale copy in a re-used shard can win.
 from __future__ import annotations
 
 import os
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
@@ -17,6 +18,7 @@ from .errors import Corrupt, LimitExceeded, Unreadable
 from .files import File
 from .types import Head
 
+SHARD = re.compile(r"^(.*)-\d{5}-of-\d{5}(?=\.[^.]+$)")  # the Hub's naming
 INDEX_SUFFIX = ".index.json"
 MAX_INDEX = 100_000_000  # bytes, as the safetensors library bounds a header
 
@@ -97,6 +99,16 @@ def shard_path(folder: str, name: str, index: str) -> str:
     return path
 
 
+def _unnamed(head: Head, names: list[str]) -> list[str]:
+    """The files beside the index that are shards by their names, and that it does not name."""
+    stems = {match[1] for name in names if (match := SHARD.search(name))}
+    try:
+        beside = sorted(os.listdir(os.path.dirname(head.path) or os.curdir))
+    except OSError:
+        return []
+    return [b for b in beside if b not in names and (match := SHARD.search(b)) and match[1] in stems]
+
+
 def join(
     head: Head,
     read_shard: Callable[[str], Weights],
@@ -153,6 +165,7 @@ def join(
             if index.weight_map.get(tensor) != shard_name:
                 where = f"{shard_name}:{tensor}"
                 weights.dropped.append(Dropped(where, f"unindexed: {where}", view.nbytes))
+    weights.notes += [f"the index names no tensor of {other}, which lies beside it" for other in _unnamed(head, names)]
     if index.total_size is not None and index.total_size != total:
         weights.notes.append(f"the index says total_size {index.total_size}; its tensors have {total} bytes")
     return weights

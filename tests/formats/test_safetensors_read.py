@@ -149,6 +149,19 @@ def test_a_tensor_comes_from_the_shard_that_the_index_names(tmp_path: Path) -> N
     assert [os.path.basename(f) for f in w.files] == ["model.safetensors.index.json", "a.safetensors", "b.safetensors"]
 
 
+def test_a_shard_that_the_index_does_not_name_is_said(tmp_path: Path) -> None:
+    first, other = "model-00001-of-00001.safetensors", "model-00002-of-00001.safetensors"
+    shard(tmp_path / first, w=[1])
+    named = index(tmp_path, {"w": first})
+    assert not read(named).notes
+    shard(tmp_path / "adapter.safetensors", x=[1])
+    shard(tmp_path / "consolidated-00001-of-00001.safetensors", y=[1])
+    assert not read(named).notes  # no shards of this model
+    shard(tmp_path / other, v=[2])
+    assert read(named).notes == [f"the index names no tensor of {other}, which lies beside it"]
+    assert list(read(named).tensors) == ["w"]
+
+
 def test_missing_shards_are_named(tmp_path: Path) -> None:
     shard(tmp_path / "a.safetensors", w=[1])
     weight_map = {"w": "a.safetensors", "v": "b.safetensors", "u": "c.safetensors"}
