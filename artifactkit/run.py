@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from .errors import DestinationExists, OutputError, VerificationFailed
+from .errors import OutputError, VerificationFailed
 from .files import File
 from .opening import is_model_file, read_file
 from .placing import Digest, Progress, SameBytes, Worker, place, sha256_file
@@ -40,11 +40,20 @@ class Conversion:
 
 
 def check_destination(route: Route, options: ConvertOptions) -> None:
-    """Raise DestinationExists when the output's name is taken and ``--force`` was not given. Touches nothing."""
-    if not options.force and os.path.lexists(route.destination):
-        raise DestinationExists(
-            "the destination exists", file=route.destination, hint="give --force to replace it, or another name"
-        )
+    """Raise what :func:`execute` would about the destination. Touches nothing."""
+    _stage(route, options, look_only=True)
+
+
+def _stage(route: Route, options: ConvertOptions, *, look_only: bool = False) -> Stage:
+    given = [route.opened.given] if route.opened.folder else []
+    return Stage(
+        route.destination,
+        folder=route.folder,
+        force=options.force,
+        inputs=[*given, *input_files(route)],
+        familiar=is_model_file,
+        look_only=look_only,
+    )
 
 
 def input_files(route: Route) -> list[str]:
@@ -62,14 +71,7 @@ def execute(route: Route, options: ConvertOptions, progress: Progress | None = N
     progress.total = sum(f.size for f in route.files)
     entries = ledger(route.initial, route.final)
     pins = _pinned(route)
-    given = [route.opened.given] if route.opened.folder else []
-    stage = Stage(
-        route.destination,
-        folder=route.folder,
-        force=options.force,
-        inputs=[*given, *input_files(route)],
-        familiar=is_model_file,
-    )
+    stage = _stage(route, options)
     _check_space(route, stage)
     conversion = Conversion(route, entries, Report(), list(route.losses))
     hashing = Worker(lambda: conversion.inputs.extend(_digests(route, pins, progress)))

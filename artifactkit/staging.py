@@ -13,6 +13,7 @@ import hashlib
 import os
 import re
 import secrets
+import shlex
 import stat
 from collections.abc import Callable, Iterable
 from types import TracebackType
@@ -47,6 +48,7 @@ class Stage:
     ``with Stage(...) as stage``: write to ``stage.path(name)``, then ``stage.commit()``. Left without commit, for
     whatever reason, it removes what it made. Raises DestinationExists, UsageError or OutputError, all before anything
     is written. ``familiar`` says of a file's name whether ``force`` may replace a folder that holds such a file.
+    With ``look_only`` the destination is judged, and leftovers of other runs stay.
     """
 
     def __init__(
@@ -57,6 +59,7 @@ class Stage:
         force: bool,
         inputs: Iterable[str] = (),
         familiar: Callable[[str], bool] = _anything,
+        look_only: bool = False,
     ) -> None:
         self.given = destination
         self.parent, self.name = resolved(destination)
@@ -66,17 +69,19 @@ class Stage:
         self.made: str | None = None
         self._familiar = familiar
         self._lock_fd: int | None = None
+        self._look_only = look_only
         self._check(list(inputs))
 
     # -- before anything is written
 
     def _check(self, inputs: list[str]) -> None:
-        if not self.name:
+        if not self.name or not self.given:  # an empty path would be the current folder
             raise UsageError("the destination has no name", file=self.given)
         if not os.path.isdir(self.parent):
-            raise OutputError("the destination's folder is not there", file=self.given, hint=f"mkdir -p {self.parent}")
+            raise OutputError("the destination's folder is not there", file=self.given, hint=self._how_to_make_parent())
         self._check_inputs(inputs)
-        self._recover()
+        if not self._look_only:
+            self._recover()
         try:
             there = os.lstat(self.destination)
         except FileNotFoundError:
@@ -103,6 +108,12 @@ class Stage:
                 )
         else:
             raise UsageError("the destination is no regular file", file=self.given, hint="give another name")
+
+    def _how_to_make_parent(self) -> str:
+        there = self.parent
+        while not os.path.lexists(there):
+            there = os.path.dirname(there)
+        return f"mkdir -p {shlex.quote(self.parent)}" if os.path.isdir(there) else f"{there} is no folder"
 
     def _check_inputs(self, inputs: list[str]) -> None:
         """Refuse to write over, around or (for folders) into what is being read."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -10,7 +11,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from conftest import environment
+from conftest import Akit, environment
 from test_staging import contents, listing, put, put_folder, write
 
 from artifactkit.errors import ArtifactkitError, DestinationExists, OutputError, UsageError
@@ -145,6 +146,10 @@ def parent_is_a_file(root: Path) -> tuple[str, dict[str, object]]:
     return "file/out", {"folder": False}
 
 
+def no_path(root: Path) -> tuple[str, dict[str, object]]:
+    return "", {"folder": True, "force": True}
+
+
 def the_root(root: Path) -> tuple[str, dict[str, object]]:
     return "/", {"folder": True, "force": True}
 
@@ -174,6 +179,7 @@ REFUSED: list[tuple[Prepare, type[ArtifactkitError], str]] = [
     (no_parent, OutputError, "folder is not there"),
     (parent_is_a_file, OutputError, "folder is not there"),
     (the_root, UsageError, "no name"),
+    (no_path, UsageError, "no name"),
 ]
 
 
@@ -206,6 +212,49 @@ def test_refused_and_untouched(
         Stage(destination, **({"force": False} | kwargs))  # type: ignore[arg-type]
     assert type(caught.value) is kind
     assert tree(tmp_path) == before
+
+
+@pytest.mark.parametrize("dry_run", [True, False])
+@pytest.mark.parametrize(
+    ("destination", "code", "words"),
+    [
+        ("absent/out.safetensors", 5, "folder is not there"),
+        ("m.pt", 2, "the source itself"),
+        ("..", 2, "inside the destination"),
+        ("", 2, "no name"),
+        ("fifo", 2, "no regular file"),
+        ("folder", 2, "thesis.docx"),
+        ("out", 0, ""),
+    ],
+)
+def test_a_dry_run_refuses_the_destination_that_a_run_would(
+    akit: Akit, fixtures: Path, tmp_path: Path, dry_run: bool, destination: str, code: int, words: str
+) -> None:
+    here = tmp_path / "here"
+    here.mkdir()
+    shutil.copy(fixtures / "plain.pt", here / "m.pt")
+    strange_file(here)
+    (here / "out").rename(here / "folder")
+    os.mkfifo(here / "fifo")
+    leftover = here / ".out.artifactkit-new-0123abcd.tmp"
+    leftover.write_text("of a killed run")
+    options = ["--dry-run"] if dry_run else []
+    done = akit("convert", "m.pt", destination, "-t", "safetensors", "--force", *options, cwd=here)
+    assert done.returncode == code and words in done.stderr, done.stderr
+    assert (here / "out").exists() == (code == 0 and not dry_run)
+    assert leftover.exists() == (code != 0 or dry_run)
+
+
+def test_the_hint_makes_the_folder_that_is_not_there(tmp_path: Path) -> None:
+    with pytest.raises(OutputError) as caught:
+        Stage(os.fspath(tmp_path / "a b" / "c" / "out"), folder=False, force=False)
+    assert subprocess.run(caught.value.hint or "", shell=True).returncode == 0
+    with Stage(os.fspath(tmp_path / "a b" / "c" / "out"), folder=False, force=False):
+        pass
+    (tmp_path / "file").write_text("")
+    with pytest.raises(OutputError) as caught:
+        Stage(os.fspath(tmp_path / "file" / "c" / "out"), folder=False, force=False)
+    assert caught.value.hint == f"{os.path.realpath(tmp_path)}/file is no folder"
 
 
 def test_the_twins_of_the_refusals_pass(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -14,6 +14,7 @@ from conftest import Akit
     [
         ("plain.pt", "out.safetensors", []),
         ("plain.pt", "out file.safetensors", ["--dtype", "f16"]),
+        ("plain.pt", "-out.safetensors", []),
         ("plain.pt", "one.npy", ["--include", "encoder.weight"]),
         ("plain.pt", "two.npz", ["--exclude", "norm.*", "--rename", "encoder=enc"]),
         ("trainer.ckpt", "all.safetensors", ["--all", "--keep-prefix"]),
@@ -25,7 +26,7 @@ from conftest import Akit
 def test_the_named_command_verifies(
     akit: Akit, fixtures: Path, source: str, destination: str, options: list[str]
 ) -> None:
-    done = akit("convert", fixtures / source, destination, *options)
+    done = akit("convert", *options, "--", fixtures / source, destination)
     assert done.returncode == 0, done.stderr
     [line] = [line for line in done.stdout.splitlines() if line.startswith("function: not verified (run: artifactkit ")]
     words = shlex.split(line.removeprefix("function: not verified (run: artifactkit ").removesuffix(")"))

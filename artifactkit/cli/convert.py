@@ -156,7 +156,11 @@ def _verify_command(route: Route, options: ConvertOptions) -> str:
     """The command that compares the output with its source, told of the same choice and names of tensors."""
     import shlex
 
-    words = ["artifactkit", "verify", route.destination, "--against", route.opened.given]
+    artifact, source = (
+        os.path.join(os.curdir, path) if path.startswith("-") else path  # no option
+        for path in (route.destination, route.opened.given)
+    )
+    words = ["artifactkit", "verify", artifact, "--against", source]
     for flag, value in (("--from", options.source_format), ("--state-dict-key", options.read.state_dict_key)):
         words += [flag, value] if value is not None else []
     words += ["--all"] * options.read.everything + ["--keep-prefix"] * options.read.keep_prefix
