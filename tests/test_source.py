@@ -230,6 +230,14 @@ def every_kind(file: File) -> list[Source]:
     ]
 
 
+@pytest.mark.parametrize("at", [0, 1, 4096, 5000])
+@pytest.mark.parametrize("offset", [0, 1, 904])
+def test_a_span_is_poured_alike_where_pages_meet_and_where_not(
+    file: File, tmp_path: Path, offset: int, at: int
+) -> None:
+    assert poured(FileSpan(file, offset, 3000), tmp_path, at) == CONTENT[offset : offset + 3000]
+
+
 @pytest.mark.parametrize("i", range(6))
 def test_every_kind_of_source_gives_the_same_bytes_every_way(file: File, tmp_path: Path, i: int) -> None:
     source, want = every_kind(file)[i], CONTENT[100:1100]
