@@ -69,3 +69,14 @@ def test_inspect_says_the_verdict(akit: Akit, tmp_path: Path, call: bytes, verdi
     done = akit("inspect", checkpoint(tmp_path / "it.pt", call), "--json")
     assert done.returncode == 0
     assert json.loads(done.stdout)["scan"]["verdict"] == verdict
+
+
+def test_shards_that_are_links_to_another_disk_are_converted(akit: Akit, tmp_path: Path, fixtures: Path) -> None:
+    """Whoever lays the links chooses where they lead; the index names plain files beside it."""
+    model = tmp_path / "model"
+    model.mkdir()
+    for path in (fixtures / "sharded").iterdir():
+        (model / path.name).symlink_to(path)
+    done = akit("convert", model, "out")
+    assert done.returncode == 0, done.stderr
+    assert akit("scan", model).returncode == 1  # a tree with links that leave it is said to be one

@@ -376,7 +376,9 @@ def _index(piece: Piece) -> None:
     for name in sorted(names):
         place = outside.look_at(name, piece.path if piece.depth == 0 else None)
         if place.problem:
-            severity: Severity = "suspicious" if place.mild else "malicious"
+            # A plain name may be a link of the user's own making, to a shard on another disk; the index cannot aim it.
+            own_link = not outside.by_name(name).problem and not {"/", "\\"} & set(name)
+            severity: Severity = "suspicious" if place.mild or own_link else "malicious"
             piece.find(INDEX, f"{place.problem}: {name[:200]!r}", name=name[:200], severity=severity)
 
 
