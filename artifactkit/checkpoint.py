@@ -220,7 +220,8 @@ def _by_key(root: object, holding: set[int], wanted: str, members: Members | Non
         known = _keys_with_tensors(root, holding, members)
         raise UsageError(
             f"--state-dict-key {wanted}: " + ("no such key" if rest else "it holds no tensors"),
-            hint="keys that hold tensors: " + (", ".join(known[:MAX_SHOWN]) or "none")
+            hint="the file itself is the state dict: leave --state-dict-key out" if not known and holding
+            else "keys that hold tensors: " + (", ".join(known[:MAX_SHOWN]) or "none")
             + (f" and {len(known) - MAX_SHOWN} more" if len(known) > MAX_SHOWN else ""),
         )  # fmt: skip
     return _Choice(value, keys, f"{wanted} (--state-dict-key)", beside)

@@ -253,7 +253,7 @@ def _read_text(opened: Opened) -> str:
 
 
 def _write_text(target: Format, files: list[OutputFile], go: tuple[Companion, ...]) -> str:
-    beside = f" and {len(go)} files beside" if go else ""
+    beside = f" and {counted(len(go), 'file')} beside" if go else ""
     return f"{target.name}: {len(files)} file{'s' if len(files) != 1 else ''}{beside}"
 
 

@@ -179,7 +179,12 @@ def _say_found(route: Route) -> None:
         more = f" and {len(weights.code) - SHOWN} more" if len(weights.code) > SHOWN else ""
         out.warn(f"the source names code that was not run: {names}{more}")
     if weights.skipped:
-        out.say(f"note: {count(len(weights.skipped), 'value')} that are no tensors stay behind:")
+        values = (
+            "1 value that is no tensor stays"
+            if len(weights.skipped) == 1
+            else (f"{len(weights.skipped)} values that are no tensors stay")
+        )
+        out.say(f"note: {values} behind:")
         out.say(*(f"  {s.path}: {s.type} {s.text}" for s in weights.skipped[:SHOWN]))
         if len(weights.skipped) > SHOWN:
             out.say(f"  ... and {len(weights.skipped) - SHOWN} more (artifactkit inspect lists them)")
