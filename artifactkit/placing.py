@@ -14,7 +14,7 @@ import zlib
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
-from .errors import Corrupt, Interrupted, VerificationFailed
+from .errors import Corrupt, Interrupted, Unreadable, VerificationFailed
 from .files import File
 from .filesystem import failed
 from .source import CHUNK, Forward, Read, Source, is_plain, pour_range, write_all
@@ -330,7 +330,10 @@ def _read_back(
                     raise interrupted()
                 block = _read_block(fd, at, buffer[: min(len(buffer), end - at, ready - at)], shown)
                 digest.update(block)
-                check.feed(at - part.offset, block)
+                try:
+                    check.feed(at - part.offset, block)
+                except OSError as error:  # of what a source was unpacked into: sources name their own
+                    raise Unreadable(f"read error: {error.strerror}", file=shown, tensor=part.tensor) from error
                 at += len(block)
             check.finish()
         _read_gap(fd, at, output.size, buffer, digest, mark, shown)
