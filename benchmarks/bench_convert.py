@@ -1,7 +1,8 @@
 """Conversion of large checkpoints beside ``cp`` and beside torch: time as ratios in one run, memory at the peak.
 
-``--sizes 2GB,8GB`` chooses the sizes; the first is measured in ``--runs`` alternated rounds, the others once. Room for
-three times the size is needed in ``--folder``. torch is left out where memory would not hold its copy.
+``--sizes 2GB,8GB`` chooses the sizes; the first is measured in ``--runs`` alternated rounds, the others in one; a round
+before them only warms the caches. Room for three times the size is needed in ``--folder``. torch is left out where
+memory would not hold its copy.
 """
 
 from __future__ import annotations
@@ -103,7 +104,7 @@ def measure(table: Table, work: Path, size: str, runs: int, whole: bool, peaks: 
         }
     if available() > 2 * source.stat().st_size:
         commands["torch"] = [sys.executable, "-c", TORCH, str(source), str(out)]
-    found = alternated(commands, runs, clean, warm=whole)
+    found = alternated(commands, runs, clean)
     peaks[size] = max(c.memory for c in found["checked"])
     cp, name = found["cp"], f"{size} of float32"
 

@@ -44,15 +44,15 @@ def once(command: list[str]) -> Cost:
 
 
 def alternated(
-    commands: dict[str, list[str]], runs: int, after: Callable[[], None] = lambda: None, warm: bool = True
+    commands: dict[str, list[str]], runs: int, after: Callable[[], None] = lambda: None
 ) -> dict[str, list[Cost]]:
     """The costs of each command over ``runs`` rounds; a first round only warms the caches. ``after`` cleans up."""
     found: dict[str, list[Cost]] = {name: [] for name in commands}
-    for number in range(runs + warm):
+    for number in range(runs + 1):
         for name, command in commands.items():
             cost = once(command)
             after()
-            if number or not warm:
+            if number:
                 found[name].append(cost)
     return found
 
