@@ -7,6 +7,7 @@ is mapped ends the process with SIGBUS. ``pread`` answers both.
 from __future__ import annotations
 
 import errno
+import mmap
 import os
 import stat
 from typing import Protocol
@@ -15,6 +16,15 @@ from .errors import Corrupt, Truncated, Unreadable
 
 # A copy can be interrupted between two calls only, so one call is kept to a fraction of a second.
 COPY_CHUNK = 1 << 26
+
+
+def buffer(nbytes: int) -> memoryview:
+    """A buffer that starts on a page. What malloc gives starts 16 bytes into one, and that is the worst of all places.
+
+    Copying to or from a page of the file cache takes four times as long on AMD's Zen 3, whose ``rep movsb`` is slow
+    where the target lies up to 16 bytes behind the source, modulo 4096.
+    """
+    return memoryview(mmap.mmap(-1, max(nbytes, 1)))[:nbytes]
 
 
 class Bytes(Protocol):

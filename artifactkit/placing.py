@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from .errors import Corrupt, Interrupted, Unreadable, VerificationFailed
-from .files import File
+from .files import File, buffer
 from .filesystem import failed
 from .source import CHUNK, Forward, Read, Source, is_plain, pour_range, write_all
 from .types import OutputFile, Part
@@ -105,11 +105,11 @@ class Digest:
 def sha256_file(file: File, stop: threading.Event | None = None) -> Digest:
     """The sha256 of an open file, read once, in order. Corrupt when it changes meanwhile; Interrupted by ``stop``."""
     digest = hashlib.sha256()
-    buffer = memoryview(bytearray(min(READ_BLOCK, file.size)))
+    space = buffer(min(READ_BLOCK, file.size))
     for done in range(0, file.size, READ_BLOCK):
         if stop is not None and stop.is_set():
             raise interrupted()
-        block = buffer[: min(READ_BLOCK, file.size - done)]
+        block = space[: min(READ_BLOCK, file.size - done)]
         file.read_into(done, block)
         digest.update(block)
     file.check_unchanged()
@@ -291,10 +291,10 @@ def _pour(part: Part, fd: int, progress: Progress, shown: str, mark: _Mark, sums
 
 
 def _pour_with_crc(source: Source, start: int, size: int, fd: int, at: int, crc: int) -> int:
-    buffer = memoryview(bytearray(min(READ_BLOCK if is_plain(source) else CHUNK, size)))
+    space = buffer(min(READ_BLOCK if is_plain(source) else CHUNK, size))
     done = 0
     while done < size:
-        block = buffer[: min(len(buffer), size - done)]
+        block = space[: min(len(space), size - done)]
         source.read_into(start + done, block)
         crc = zlib.crc32(block, crc)
         write_all(fd, block, at + done)
@@ -313,7 +313,7 @@ def _read_back(
 ) -> Digest:
     """Read the output from the file system in order, digest it, and compare every part. Gaps must be zero."""
     digest = hashlib.sha256()
-    buffer = memoryview(bytearray(min(READ_BLOCK, max(output.size, 1))))
+    space = buffer(min(READ_BLOCK, max(output.size, 1)))
     try:
         fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError as error:
@@ -321,14 +321,14 @@ def _read_back(
     try:
         at = 0
         for part in sorted((p for p in parts if p.source.nbytes), key=lambda p: p.offset):
-            at = _read_gap(fd, at, part.offset, buffer, digest, mark, shown)
+            at = _read_gap(fd, at, part.offset, space, digest, mark, shown)
             check = checker(part)
             end = part.offset + part.source.nbytes
             while at < end:
                 ready = mark.wait(at)
                 if progress.stop.is_set() or mark.dead:
                     raise interrupted()
-                block = _read_block(fd, at, buffer[: min(len(buffer), end - at, ready - at)], shown)
+                block = _read_block(fd, at, space[: min(len(space), end - at, ready - at)], shown)
                 digest.update(block)
                 try:
                     check.feed(at - part.offset, block)
@@ -336,16 +336,16 @@ def _read_back(
                     raise Unreadable(f"read error: {error.strerror}", file=shown, tensor=part.tensor) from error
                 at += len(block)
             check.finish()
-        _read_gap(fd, at, output.size, buffer, digest, mark, shown)
+        _read_gap(fd, at, output.size, space, digest, mark, shown)
     finally:
         os.close(fd)
     return Digest(output.name, output.size, digest.hexdigest())
 
 
-def _read_gap(fd: int, at: int, end: int, buffer: memoryview, digest: hashlib._Hash, mark: _Mark, shown: str) -> int:
+def _read_gap(fd: int, at: int, end: int, space: memoryview, digest: hashlib._Hash, mark: _Mark, shown: str) -> int:
     while at < end:
         mark.wait(at)
-        block = _read_block(fd, at, buffer[: min(len(buffer), end - at)], shown)
+        block = _read_block(fd, at, space[: min(len(space), end - at)], shown)
         rest = bytes(block).lstrip(b"\0")
         if rest:
             found = at + len(block) - len(rest)
@@ -355,11 +355,11 @@ def _read_gap(fd: int, at: int, end: int, buffer: memoryview, digest: hashlib._H
     return at
 
 
-def _read_block(fd: int, at: int, buffer: memoryview, shown: str) -> memoryview:
+def _read_block(fd: int, at: int, space: memoryview, shown: str) -> memoryview:
     try:
-        got = os.preadv(fd, [buffer], at)
+        got = os.preadv(fd, [space], at)
     except OSError as error:
         raise VerificationFailed(f"cannot read the output back: {error.strerror}", file=shown, offset=at) from error
     if got == 0:
         raise VerificationFailed("the output is shorter than what was written", file=shown, offset=at)
-    return buffer[:got]
+    return space[:got]

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from .errors import Corrupt
-from .files import Bytes, File, Memory, Window, file_of
+from .files import Bytes, File, Memory, Window, buffer, file_of
 
 if TYPE_CHECKING:
     import numpy as np
@@ -55,10 +55,10 @@ def write_all(fd: int, data: memoryview | bytes, at: int) -> None:
 def pour_buffered(source: Source, fd: int, at: int, start: int = 0) -> None:
     """Copy ``source`` from ``start`` on through one bounded buffer: the way for bytes that are not plain in a file."""
     step = POUR if is_plain(source) else CHUNK
-    buffer = memoryview(bytearray(min(step, max(source.nbytes - start, 0))))
+    space = buffer(min(step, max(source.nbytes - start, 0)))
     done = start
     while done < source.nbytes:
-        part = buffer[: min(step, source.nbytes - done)]
+        part = space[: min(step, source.nbytes - done)]
         source.read_into(done, part)
         write_all(fd, part, at + done)
         done += len(part)
@@ -248,9 +248,9 @@ class Mapped:
 
     def _rows(self, first: int, out: memoryview) -> None:
         count = len(out) // self.out_row_bytes
-        buffer = memoryview(bytearray(count * self.in_row_bytes))
-        self.base.read_into(first * self.in_row_bytes, buffer)
-        self.fn(buffer, out)
+        rows = buffer(count * self.in_row_bytes)
+        self.base.read_into(first * self.in_row_bytes, rows)
+        self.fn(rows, out)
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         if offset < 0 or offset + len(buffer) > self.nbytes:
