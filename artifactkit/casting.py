@@ -81,6 +81,8 @@ def _kernel(source: str, target: str) -> Kernel:
         return _shift_up
     if BY_NAME[source].bits <= 16:
         return _Table(source, target)
+    if (source, target) == ("f32", "bf16"):
+        return _F32ToBF16()
     at, to = LAYOUTS[source], LAYOUTS[target]
     return _f32_to_f64 if to.mantissa > at.mantissa else _Narrow(at, to)
 
@@ -248,6 +250,35 @@ class _Narrow:
         # zero here (the source's subnormals) rounds to zero anyway.
         least = np.minimum(magnitude, word(self.normal)).view(f"<f{at.bits // 8}")
         return np.asarray(np.rint(least * least.dtype.type(2.0**-to.least_exponent)).astype(word))
+
+
+class _F32ToBF16:
+    """The same with fewer passes where a whole block is normal: bf16 has the exponent of f32, so the sign may stay."""
+
+    RARE = (0x7F80 << 1) - (0x0080 << 1)
+
+    def __init__(self) -> None:
+        self._general = _Narrow(LAYOUTS["f32"], LAYOUTS["bf16"])
+
+    def __call__(self, x: Array, y: Array, saturate: bool, counts: Counts) -> None:
+        import numpy as np
+
+        work = _scratch.get("<u4", 0, x.size)
+        np.right_shift(x, np.uint32(16), out=work)
+        np.bitwise_and(work, np.uint32(1), out=work)  # one more when the last bit kept is odd: ties to even
+        np.add(work, x, out=work)
+        np.add(work, np.uint32(0x7FFF), out=work)
+        np.right_shift(work, np.uint32(16), out=work)
+        np.copyto(y, work, casting="unsafe")
+        # Twice the magnitude, less twice the least normal one: what is not normal, or overflowed, stands at the top.
+        # A NaN whose payload carried into the sign is a zero here, and stands there too.
+        magnitude = _scratch.get("<u2", 4, x.size)
+        np.add(y, y, out=magnitude)
+        np.subtract(magnitude, np.uint16(0x0100), out=magnitude)
+        if x.size and int(magnitude.max()) >= self.RARE:
+            rare = x[np.flatnonzero(magnitude >= np.uint16(self.RARE))]
+            if (rare << np.uint32(1)).any():  # zeros may be many, and need nothing
+                self._general(x, y, saturate, counts)
 
 
 class _Table:

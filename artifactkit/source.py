@@ -8,7 +8,9 @@ weights are found.
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
@@ -55,13 +57,13 @@ def write_all(fd: int, data: memoryview | bytes, at: int) -> None:
 def pour_buffered(source: Source, fd: int, at: int, start: int = 0) -> None:
     """Copy ``source`` from ``start`` on through one bounded buffer: the way for bytes that are not plain in a file."""
     step = POUR if is_plain(source) else CHUNK
-    space = buffer(min(step, max(source.nbytes - start, 0)))
     done = start
-    while done < source.nbytes:
-        part = space[: min(step, source.nbytes - done)]
-        source.read_into(done, part)
-        write_all(fd, part, at + done)
-        done += len(part)
+    with spare.take(min(step, max(source.nbytes - start, 0))) as space:
+        while done < source.nbytes:
+            part = space[: min(step, source.nbytes - done)]
+            source.read_into(done, part)
+            write_all(fd, part, at + done)
+            done += len(part)
 
 
 def pour_range(source: Source, start: int, nbytes: int, fd: int, at: int) -> None:
@@ -219,6 +221,26 @@ def span(data: Bytes, offset: int, nbytes: int, place: tuple[str, int] = ("", 0)
     return Read(data, offset, nbytes, place)
 
 
+class _Spare(threading.local):
+    """Buffers that are not in use, for each thread: fresh pages cost as much as a cast does."""
+
+    def __init__(self) -> None:
+        self._spare: list[memoryview] = []
+
+    @contextmanager
+    def take(self, nbytes: int) -> Iterator[memoryview]:
+        """``nbytes`` bytes of any content. Sources lie in one another, and so do their buffers."""
+        space = self._spare.pop() if self._spare else memoryview(b"")
+        if len(space) < nbytes:
+            space = buffer(nbytes)
+        yield space[:nbytes]
+        if nbytes <= 2 * CHUNK:  # none of one huge row
+            self._spare.append(space)
+
+
+spare = _Spare()
+
+
 @dataclass(frozen=True, slots=True)
 class Mapped:
     """Whole rows of another source, each passed through ``fn``: casts, byte swaps, quantisation.
@@ -248,9 +270,9 @@ class Mapped:
 
     def _rows(self, first: int, out: memoryview) -> None:
         count = len(out) // self.out_row_bytes
-        rows = buffer(count * self.in_row_bytes)
-        self.base.read_into(first * self.in_row_bytes, rows)
-        self.fn(rows, out)
+        with spare.take(count * self.in_row_bytes) as rows:
+            self.base.read_into(first * self.in_row_bytes, rows)
+            self.fn(rows, out)
 
     def read_into(self, offset: int, buffer: memoryview) -> None:
         if offset < 0 or offset + len(buffer) > self.nbytes:

@@ -11,7 +11,7 @@ from ..dtypes import DType
 from ..errors import Refused, UsageError
 from ..floats import LAYOUTS, SOURCES, is_lossless
 from ..report import Loss
-from ..source import CHUNK, Mapped, Source
+from ..source import CHUNK, Mapped, Source, spare
 
 PIECE = 256 << 10  # bytes read at once
 
@@ -111,17 +111,17 @@ class CastRows(Mapped):
     work: _Cast | None = field(default=None, compare=False)
 
     def _rows(self, first: int, out: memoryview) -> None:
-        # Pieces that are still in the cache when they are cast, read into one buffer: fresh pages are dear.
+        # Pieces that are still in the cache when they are cast.
         width, narrow = self.in_row_bytes, self.out_row_bytes
         count = len(out) // narrow
         piece = max(1, min(PIECE // width, count))
-        buffer = memoryview(bytearray(piece * width))
-        for start in range(0, count, piece):
-            n = min(piece, count - start)
-            data = buffer[: n * width]
-            self.base.read_into((first + start) * width, data)
-            if self.work is not None:
-                self.work.run(data, out[start * narrow : (start + n) * narrow], first + start)
+        with spare.take(piece * width) as space:
+            for start in range(0, count, piece):
+                n = min(piece, count - start)
+                data = space[: n * width]
+                self.base.read_into((first + start) * width, data)
+                if self.work is not None:
+                    self.work.run(data, out[start * narrow : (start + n) * narrow], first + start)
 
 
 def cast(weights: Weights, dtype: DType, overflow: str = "refuse", stats: CastStats | None = None) -> Weights:

@@ -28,10 +28,10 @@ class WithinHalfUlp(Checker):
         """Blocks may be cut within an element; what is left over waits for the next."""
         size = self.dtype.itemsize
         start = offset - len(self._rest)
-        data = self._rest + bytes(block)
+        data = memoryview(self._rest + block) if self._rest else block
         whole = len(data) // size * size
-        self._rest = data[whole:]
-        for first, output in _blocks(memoryview(data)[:whole], size, BLOCK // self.source_dtype.itemsize * size):
+        self._rest = bytes(data[whole:])
+        for first, output in _blocks(data[:whole], size, BLOCK // self.source_dtype.itemsize * size):
             index = (start + first) // size
             count = len(output) // size
             wide = self.source_dtype.itemsize
