@@ -7,6 +7,7 @@ import os
 import time
 from dataclasses import dataclass
 
+from . import trees
 from .route import Route
 from .verify.values import cast_of
 
@@ -36,7 +37,7 @@ def forecast(route: Route, verify: bool) -> Forecast:
     """Reckon from speeds measured here and now in memory; the disk is not touched, so a slow one is not known of."""
     casts = [t for t in route.final if cast_of(t.source) is not None]
     memory = BASE + PER_TENSOR * len(route.initial.tensors) + (CAST_BASE if casts else 0)
-    read = sum(os.path.getsize(path) for path in route.initial.files)
+    read = sum(trees.size(path) for path in route.initial.files)
     written = route.nbytes
     digest, copy = _speeds()
     if verify:  # two digests and a comparison, on two cores where there are two

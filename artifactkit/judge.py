@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 
+from . import trees
 from .errors import Refused
 from .scan.model import FileReport, Verdict, worst
 from .scan.walk import Walk, scan_one
@@ -18,6 +19,8 @@ _judged: dict[tuple[str, int, int, int, int], FileReport] = {}
 
 def judge(path: str) -> FileReport:
     """The scanner's report on one file. Never raises for what the file holds; judged once while it stays as it is."""
+    if trees.find(path) is not None:
+        return scan_one(path)
     try:
         info = os.stat(path)
     except (OSError, ValueError):
@@ -31,7 +34,7 @@ def judge(path: str) -> FileReport:
 
 def judge_source(path: str) -> list[FileReport]:
     """The reports on a source: of the file, or of each file in the folder and of the folder itself."""
-    if not os.path.isdir(path):
+    if not trees.is_dir(path):
         return [judge(path)]
     return list(Walk([path]).reports())
 

@@ -11,7 +11,7 @@ import re
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 
-from . import known, registry, sharded
+from . import known, registry, sharded, trees
 from .artifact import Companion, CompanionRole, Weights
 from .errors import ArtifactkitError, Corrupt, RouteRefused, Unreadable, UsageError
 from .sharded import INDEX_SUFFIX
@@ -77,12 +77,12 @@ class Opened:
 def open_source(src: str, given_format: str | None = None, options: ReadOptions | None = None) -> Opened:
     """Open ``src`` and read its headers. Raises Unreadable, UsageError, RouteRefused or what the format raises."""
     options = options or ReadOptions()
-    folder = os.path.isdir(src)
+    folder = trees.is_dir(src)
     notes: list[str] = []
     path = src
     if folder:
         path, notes = _main_file(src, given_format)
-    elif not os.path.lexists(src):
+    elif not trees.exists(src) and not os.path.lexists(src):
         raise _absent(src)
     fmt, weights = read_file(path, given_format, options)
     if folder:
@@ -113,7 +113,7 @@ def _read_index(path: str, given_format: str | None, options: ReadOptions) -> tu
     if not index.weight_map:
         raise Corrupt("the index names no tensor", file=path)
     first = sharded.shard_path(os.path.dirname(path), min(index.weight_map.values()), path)
-    if not os.path.exists(first):
+    if not trees.exists(first):
         sharded.join(head, lambda shard: Weights({}, ""))  # raises: says which shards are missing
     fmt, _ = registry.sniff(first, given_format)
     if fmt.sniff(head) and fmt.read is not None:
@@ -145,13 +145,6 @@ def _similar(src: str, parent: str) -> str | None:
     return f"did you mean {os.path.join(os.path.dirname(src), near[0])}?" if near else None
 
 
-def _listing(folder: str) -> list[str]:
-    try:
-        return sorted(os.listdir(folder))
-    except OSError as error:
-        raise Unreadable(f"cannot list the folder: {error.strerror}", file=folder) from error
-
-
 def _fits(name: str, given_format: str | None) -> bool:
     """Whether ``-f`` lets this file be the one: a look at the suffix; the content is looked at when it is read."""
     if given_format is None:
@@ -162,14 +155,14 @@ def _fits(name: str, given_format: str | None) -> bool:
 
 def _main_file(folder: str, given_format: str | None) -> tuple[str, list[str]]:
     """The weights of a folder, and notes about what was passed over."""
-    names = _listing(folder)
+    names = trees.listing(folder)
     present = [n for n in MAIN_FILES if n in names and _fits(n, given_format)]
     if not present:
         present = [n for n in names if n.endswith(INDEX_SUFFIX) and _fits(n, given_format)]
         present = present if len(present) == 1 else []
     if not present:
         present = [n for n in names if n.endswith(WEIGHT_SUFFIXES) and _fits(n, given_format)]
-        present = [n for n in present if os.path.isfile(os.path.join(folder, n)) and "training_args" not in n]
+        present = [n for n in present if trees.is_file(os.path.join(folder, n)) and "training_args" not in n]
         if len(present) > 1:
             shown = ", ".join(present[:8]) + (" ..." if len(present) > 8 else "")
             raise UsageError(
@@ -200,10 +193,10 @@ def is_model_file(name: str) -> bool:
 def companions(folder: str) -> tuple[Companion, ...]:
     """The files beside the weights that belong to the model, by name. Links are followed: a hub snapshot is links."""
     found = []
-    for name in _listing(folder):
+    for name in trees.listing(folder):
         path = os.path.join(folder, name)
         role = next((role for pattern, role in ROLES if fnmatchcase(name, pattern)), None)
-        if role is not None and os.path.isfile(path):
+        if role is not None and trees.is_file(path):
             found.append(Companion(name, path, role))
     return tuple(found)
 

@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from . import known, registry
+from . import known, registry, trees
 from .artifact import Companion, Kind, Weights
 from .dtypes import BY_NAME, DType
 from .errors import ArtifactkitError, Refused, RouteRefused, UsageError
@@ -80,7 +80,7 @@ class Route:
     @property
     def nbytes(self) -> int:
         """Size of the output in bytes, companions included."""
-        return sum(f.size for f in self.files) + sum(os.path.getsize(c.path) for c in self.companions)
+        return sum(f.size for f in self.files) + sum(trees.size(c.path) for c in self.companions)
 
 
 def refusal(source: Format, target: Format) -> RouteRefused | None:

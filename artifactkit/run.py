@@ -7,6 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from . import trees
 from .errors import OutputError, VerificationFailed
 from .files import File
 from .opening import is_model_file, read_file
@@ -118,7 +119,7 @@ def _digests(route: Route, pins: list[File], progress: Progress) -> Iterator[Dig
     """
     opened = {file.path: file for file in reversed(pins)}
     for path in input_files(route):
-        yield sha256_file(opened.get(path) or File(path), progress.stop)
+        yield sha256_file(opened.get(path) or trees.open_file(path), progress.stop)
 
 
 def _check_space(route: Route, stage: Stage) -> None:
@@ -159,7 +160,7 @@ def _write(route: Route, options: ConvertOptions, stage: Stage, progress: Progre
 def _copy(source: str, name: str, stage: Stage, progress: Progress, verify: bool) -> list[Digest]:
     """Copy one companion and, when verifying, compare."""
     path = stage.path(name)
-    file = File(source)
+    file = trees.open_file(source)
     shown = stage.final(name)
     output = OutputFile(name, file.size, (Part(0, FileSpan(file, 0, file.size)),))
     digest = place(output, path, progress, (lambda part: SameBytes(part, shown)) if verify else None, shown)

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from . import trees
 from .artifact import Dropped, TensorView, Weights
 from .containers import strict_json
 from .containers.strict_json import duplicate, type_name
@@ -91,7 +92,7 @@ def shard_path(folder: str, name: str, index: str) -> str:
     path = os.path.join(folder, *parts)
     if len(parts) > 1:
         root = os.path.realpath(folder)
-        if os.path.commonpath([root, os.path.realpath(path)]) != root:
+        if trees.find(folder) is None and os.path.commonpath([root, os.path.realpath(path)]) != root:
             raise Corrupt(
                 "the index names a shard that links lead out of its folder", file=index, found=name[:200],
                 expected=f"a file within {root}",
@@ -103,8 +104,8 @@ def _unnamed(head: Head, names: list[str]) -> list[str]:
     """The files beside the index that are shards by their names, and that it does not name."""
     stems = {match[1] for name in names if (match := SHARD.search(name))}
     try:
-        beside = sorted(os.listdir(os.path.dirname(head.path) or os.curdir))
-    except OSError:
+        beside = trees.listing(os.path.dirname(head.path))
+    except Unreadable:
         return []
     return [b for b in beside if b not in names and (match := SHARD.search(b)) and match[1] in stems]
 
@@ -124,7 +125,7 @@ def join(
     folder = os.path.dirname(head.path)
     names = sorted(set(index.weight_map.values()))
     paths = {name: shard_path(folder, name, head.path) for name in names}
-    missing = [name for name in names if not os.path.exists(paths[name])]
+    missing = [name for name in names if not trees.exists(paths[name])]
     if missing:
         raise Unreadable(
             f"{len(missing)} of {len(names)} shards are missing", file=head.path,

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 from .artifact import Kind, Weights
 from .errors import ArtifactkitError
-from .files import File
 from .source import Source
+from .trees import open_file
 
 if TYPE_CHECKING:
     from .containers.zip import Zip
@@ -24,7 +24,7 @@ class Head:
 
     def __init__(self, path: str) -> None:
         self.path = path
-        self.file = File(path)
+        self.file = open_file(path)
         self.size = self.file.size
 
     @cached_property

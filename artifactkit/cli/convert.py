@@ -56,7 +56,7 @@ def command(
     allow_unsafe_source: o.AllowUnsafeSource = False,
     json: o.Json = False,
 ) -> int:
-    from .. import dtypes
+    from .. import dtypes, trees
     from ..route import ConvertOptions, plan
     from ..run import check_destination, input_files
     from ..types import ReadOptions
@@ -77,7 +77,7 @@ def command(
         read=ReadOptions(state_dict_key, everything, keep_prefix, repair),
     )
     out.keep(source=src, destination=dest, dry_run=dry_run)
-    folder = os.path.isdir(src)
+    folder = trees.is_dir(src)
     if not folder:  # before it is read: a file can be broken and malicious
         _judge([src], allow_unsafe_source)
     route = plan(src, dest, options)
@@ -95,9 +95,10 @@ def command(
 
 def _judge(paths: list[str], allow: bool) -> None:
     """Refuse a malicious source, or say what was in it. The rest of what can execute is said with the weights."""
+    from .. import trees
     from ..judge import judge, refuse_malicious, verdict
 
-    reports = [judge(path) for path in paths if os.path.isfile(path)]
+    reports = [judge(path) for path in paths if trees.is_file(path)]
     for line in refuse_malicious(reports, allow):
         out.warn(f"malicious, and converted all the same (--allow-unsafe-source): {line}")
     out.keep(scan=verdict(reports))

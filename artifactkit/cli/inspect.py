@@ -8,7 +8,6 @@ Reads headers only, however large the file, and runs nothing.
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from typing import TYPE_CHECKING, Annotated
 
@@ -69,9 +68,10 @@ def command(
 
 def _judged(src: str) -> list[FileReport]:
     """What the scanner says of the source; known before it is read, since reading may fail."""
+    from .. import trees
     from ..judge import judge_source, verdict
 
-    if not os.path.exists(src):
+    if not trees.exists(src):
         return []  # opening it says so
     reports = judge_source(src)
     out.keep(

@@ -7,12 +7,13 @@ from __future__ import annotations
 
 import os
 
+from .. import trees
 from ..artifact import Weights
 from ..checkpoint import collect
 from ..containers import compressed
 from ..containers.pickle_family import ZFILE, begins_as_pickle
 from ..errors import Corrupt, Unreadable
-from ..files import Bytes, File
+from ..files import Bytes
 from ..numpy_files import read_array
 from ..torch_files import Loader
 from ..types import Format, Head, ReadOptions
@@ -33,11 +34,11 @@ def read(head: Head, options: ReadOptions) -> Weights:
         path = os.path.join(os.path.dirname(head.path), name)
         if not name or name != os.path.basename(name) or name in (".", "..") or "\\" in name or "\0" in name:
             raise Corrupt("an array is kept outside the folder", file=head.path, found=name[:80])
-        if not os.path.exists(path):
+        if not trees.exists(path):
             raise Unreadable("an array is kept in a file that is not there", file=head.path, expected=name[:80])
         if path not in files:
             files.append(path)
-        return read_array(loader, File(path), name)
+        return read_array(loader, trees.open_file(path), name)
 
     loader = Loader(data, joblib=True, beside=beside)
     machine = loader.machine(data)
@@ -46,7 +47,7 @@ def read(head: Head, options: ReadOptions) -> Weights:
         loader.note(f"{data.size - machine.position} bytes follow the pickle and were left alone")
     weights = collect(
         value, format="joblib", file=head.path, options=options, machines=loader.machines,
-        file_size=data.size + sum(os.path.getsize(path) for path in files[1:]), files=tuple(files),
+        file_size=data.size + sum(trees.size(path) for path in files[1:]), files=tuple(files),
     )  # fmt: skip
     weights.notes[:0] = [*how, *loader.notes]
     return weights

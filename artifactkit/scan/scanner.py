@@ -10,8 +10,8 @@ import importlib
 import os
 import stat
 
+from .. import trees
 from ..errors import ArtifactkitError, LimitExceeded, Unreadable
-from ..files import File
 from . import detect
 from .model import FileReport, Finding
 from .piece import UNPACKED_RATIO, Budget, Piece
@@ -23,10 +23,9 @@ def scan_file(path: str, shown: str | None = None, budget: Budget | None = None)
     report = FileReport(shown or path)
     piece_budget = budget or Budget()
     try:
-        info = os.stat(path)
-        if not stat.S_ISREG(info.st_mode):
+        if trees.find(path) is None and not stat.S_ISREG(os.stat(path).st_mode):
             raise Unreadable("not a regular file", file=path)
-        file = File(path)
+        file = trees.open_file(path)
     except (ArtifactkitError, OSError) as error:
         text = error.what if isinstance(error, ArtifactkitError) else str(error.strerror or error)
         _add_unreadable(report, text)

@@ -14,6 +14,7 @@ import stat
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from .. import trees
 from ..errors import Unreadable
 from .model import FileReport, Finding
 from .rules import SCANNER_FAULT, UNREADABLE
@@ -64,6 +65,9 @@ class Walk:
     def reports(self) -> Iterator[FileReport]:
         """One report a file, path by path as given, each folder in order of names. Nothing in a file raises."""
         for path in self.paths:
+            if trees.find(path) is not None:
+                yield from self._mounted(path)
+                continue
             try:
                 info = os.stat(path)
             except (OSError, ValueError) as error:
@@ -77,11 +81,23 @@ class Walk:
             elif self._is_new((info.st_dev, info.st_ino, os.path.basename(path))):
                 yield _special(path, info.st_mode) if _is_special(info.st_mode) else scan_one(path, _shown(path))
 
+    def _mounted(self, path: str) -> Iterator[FileReport]:
+        """A file or folder of a mounted tree. Such a tree has no links and nothing special in it."""
+        if trees.is_file(path):
+            yield scan_one(path)
+        elif trees.is_dir(path):
+            yield from self._reports(path, list(_inside(path)))
+        else:
+            self.absent.append(Unreadable("no such file or folder", file=path))
+
     def _folder(self, root: str) -> Iterator[FileReport]:
         found = list(entries(root))
         if not found:
             self.empty.append(root)
             return
+        yield from self._reports(root, found)
+
+    def _reports(self, root: str, found: list[Entry]) -> Iterator[FileReport]:
         about_tree = _tree_reports(root, found)
         for entry in found:
             extra = about_tree.pop(entry.relative, None)
@@ -176,6 +192,18 @@ def _classified(child: os.DirEntry[str], relative: str, device: int) -> Entry:
         return Entry(child.path, relative, "special", None, _is_special(child.stat(follow_symlinks=False).st_mode))
     except OSError as error:
         return Entry(child.path, relative, "unreadable", problem=str(error.strerror or error))
+
+
+def _inside(folder: str) -> Iterator[Entry]:
+    """The same of a folder of a mounted tree."""
+    waiting = [""]
+    while waiting:
+        relative = waiting.pop()
+        path = f"{folder}/{relative}" if relative else folder
+        if trees.is_file(path):
+            yield Entry(path, relative, "file")
+            continue
+        waiting += [f"{relative}/{name}" if relative else name for name in reversed(trees.listing(path))]
 
 
 def _inside_git(relative: str) -> str:

@@ -14,6 +14,7 @@ from ...dtypes import BY_SAFETENSORS
 from ...files import File
 from ...sharded import join
 from ...source import FileSpan
+from ...trees import open_file
 from ...types import Head, ReadOptions
 
 INDEX_SUFFIX = ".safetensors.index.json"
@@ -47,7 +48,7 @@ def is_index(head: Head) -> bool:
 def read(head: Head, options: ReadOptions) -> Weights:
     """The tensors of a file, or of all shards when ``head`` is an index; both names of tied tensors come back."""
     if is_index(head):
-        return join(head, lambda path: _read_stored(File(path), options), _restore_aliases)
+        return join(head, lambda path: _read_stored(open_file(path), options), _restore_aliases)
     weights = _read_stored(head.file, options)
     part = _SHARD_NAME.search(os.path.basename(head.path))
     if part and part[2] != "00001":
