@@ -107,6 +107,19 @@ class Companion:
 
 
 @dataclass(frozen=True, slots=True)
+class KeyValue:
+    """One typed fact about the model, as GGUF keeps them: ``llama.block_count``, ``u32``, 30.
+
+    ``kind`` is a GGUF value type: ``u8 i8 u16 i16 u32 i32 u64 i64 f32 f64 bool string``, or ``arr[f32]`` and the like
+    with a tuple as ``value``.
+    """
+
+    key: str
+    kind: str
+    value: int | float | bool | str | tuple[object, ...]
+
+
+@dataclass(frozen=True, slots=True)
 class Alias:
     """A tensor that is not stored a second time: its own view, and the name of the tensor that holds its bytes."""
 
@@ -122,6 +135,8 @@ class Weights:
     names that are not stored a second time to ``aliases``, keyed by name.
     ``refused`` are tensors that no target can hold, with the refusal that converting them would raise.
     ``chosen`` says which part of a checkpoint the tensors are from, and by which rule.
+    ``naming`` is whose names the tensors have: "source" as they were read, "gguf" after an architecture's rules.
+    ``keyvalues`` are typed facts about the model and its tokenizer, for formats that keep them.
     """
 
     tensors: dict[str, TensorView]
@@ -130,6 +145,7 @@ class Weights:
     files: tuple[str, ...] = ()
     pinned: tuple[File, ...] = ()  # open since before the first header byte was read
     metadata: dict[str, str] = field(default_factory=dict)
+    keyvalues: tuple[KeyValue, ...] = ()
     companions: tuple[Companion, ...] = ()
     naming: str = "source"
     chosen: str = ""

@@ -80,7 +80,10 @@ class Report:
         return not self.failed and any(c.status == "passed" for c in self.checks)
 
 
-Outcome = Literal["kept", "renamed", "permuted", "merged", "cast", "quantised", "aliased", "copied", "dropped"]
+Outcome = Literal[
+    "kept", "renamed", "permuted", "transposed", "reshaped", "split", "merged", "shifted", "cut", "cast", "quantised",
+    "dequantised", "aliased", "copied", "dropped", "made",
+]  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,8 @@ class Entry:
     """One line of the ledger: what became of one source tensor.
 
     ``outcomes`` are in the order in which they happened (renamed, then cast). ``target`` is None when it was dropped.
+    ``made`` is the outcome of a target tensor that no source tensor became (computed from config.json): ``source`` is
+    then the file that it was made from.
     """
 
     source: str
