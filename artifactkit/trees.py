@@ -32,6 +32,13 @@ class Tree(Protocol):
         """Bytes of a file, without opening it."""
         ...
 
+    def sha256(self, name: str) -> str | None:
+        """The digest of a file as its place states it, without opening it; None where it states none.
+
+        What is read of the file afterwards has been checked against it.
+        """
+        ...
+
     def open(self, name: str) -> File:
         """The file, opened, its ``path`` being ``root/name``. Raises Unreadable."""
         ...
@@ -94,6 +101,12 @@ def size(path: str) -> int:
     """Bytes of a file. OSError where it is not there and not of a mounted tree."""
     found = find(path)
     return os.path.getsize(path) if found is None else found[0].size(found[1])
+
+
+def sha256(path: str) -> str | None:
+    """The digest that is stated of a file in a mounted tree; None where none is, and for files of this machine."""
+    found = find(path)
+    return None if found is None else found[0].sha256(found[1])
 
 
 def listing(folder: str) -> list[str]:

@@ -31,7 +31,7 @@ LEVELS: list[tuple[str, list[list[str]]]] = [
     ),
     ("L3", [["formats"], ["passes"], ["architectures"], ["lowerings"], ["runners"]]),
     ("L4", [["known", "registry", "opening"], ["scan"], ["verify"], ["provenance"], ["hub"], ["remote"]]),
-    ("L5", [["sources"], ["route", "forecast"], ["judge"], ["recipe"]]),
+    ("L5", [["sources", "recipe"], ["route", "forecast"], ["judge"]]),
     ("L6", [["run"]]),
     ("L7", [["diagnose"], ["audit"], ["build"], ["measure"]]),
     ("L8", [["cli", "__main__"]]),
