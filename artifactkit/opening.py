@@ -206,3 +206,31 @@ def travelling(weights: Weights, with_code: bool) -> tuple[tuple[Companion, ...]
     go = tuple(c for c in weights.companions if c.role != "code" or with_code)
     stay = tuple(c for c in weights.companions if c not in go)
     return go, stay
+
+
+def used_files(src: str, given_format: str | None = None) -> list[str]:
+    """The files that opening ``src`` reads, by path and sorted: weights, their index, all shards, what goes with them.
+
+    Weights are not opened; an index is. Raises as :func:`open_source` does when the files are not there.
+    """
+    if not trees.is_dir(src):
+        if not trees.exists(src):
+            raise _absent(src)
+        return sorted({src, *_with_shards(src)})
+    main, _ = _main_file(src, given_format)
+    return sorted({main, *_with_shards(main), *(companion.path for companion in companions(src))})
+
+
+def _with_shards(path: str) -> list[str]:
+    """The shards that an index names, or the other parts of a split GGUF file, which are found by their names."""
+    folder = os.path.dirname(path)
+    if path.endswith(INDEX_SUFFIX) and sharded.is_index(Head(path)):
+        index = sharded.read_index(Head(path).file)
+        return [sharded.shard_path(folder, name, path) for name in sorted(set(index.weight_map.values()))]
+    stem = sharded.SHARD.match(os.path.basename(path))
+    if stem is None or not path.endswith(".gguf"):
+        return []
+    names = [name for name in trees.listing(folder) if name.endswith(".gguf")]
+    return [
+        os.path.join(folder, name) for name in names if (m := sharded.SHARD.match(name)) is not None and m[1] == stem[1]
+    ]

@@ -7,7 +7,7 @@ change while it is mounted. Its root has a scheme (``hf://owner/name@<commit>``)
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Protocol
 
 from .errors import Unreadable
@@ -41,6 +41,10 @@ class Tree(Protocol):
 
     def open(self, name: str) -> File:
         """The file, opened, its ``path`` being ``root/name``. Raises Unreadable."""
+        ...
+
+    def fetch(self, names: Iterable[str]) -> None:
+        """Have these files on this machine, each checked against what its place states of it. Raises Unreadable."""
         ...
 
 

@@ -22,6 +22,11 @@ _PLACE = re.compile(r"^(.*) \(at (?:line (\d+), column (\d+)|end of document)\)$
 
 def read(path: str = FILE) -> Recipe:
     """Read the recipe at ``path``. Unreadable when it is not there, Invalid with all that is wrong in it."""
+    return parse(bytes_of(path), path)
+
+
+def bytes_of(path: str) -> bytes:
+    """The content of a recipe. Unreadable when it is not there, UsageError when it is too large to be one."""
     try:
         file = File(path)
     except Unreadable as error:
@@ -29,7 +34,7 @@ def read(path: str = FILE) -> Recipe:
         raise
     if file.size > MAX_SIZE:
         raise UsageError("too large for a recipe", file=path, expected=f"at most {MAX_SIZE} bytes", found=file.size)
-    return parse(file.read(0, file.size), path)
+    return file.read(0, file.size)
 
 
 def parse(data: bytes, file: str = FILE) -> Recipe:
