@@ -7,7 +7,7 @@ one tensor byte is read.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from . import known, registry, trees
@@ -47,6 +47,7 @@ class ConvertOptions:
     strict: bool = False
     force: bool = False
     verify: bool = True
+    expected: Mapping[str, str] | None = None  # --locked: the sha256 that each input file has to have, by path
     read: ReadOptions = field(default_factory=ReadOptions)
 
 

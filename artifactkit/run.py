@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from . import trees
-from .errors import OutputError, VerificationFailed
+from .errors import OutputError, Refused, VerificationFailed
 from .files import File
 from .opening import is_model_file, read_file
 from .placing import Digest, Progress, SameBytes, Worker, place, sha256_file
@@ -78,11 +78,11 @@ def execute(route: Route, options: ConvertOptions, progress: Progress | None = N
     hashing = Worker(lambda: conversion.inputs.extend(_digests(route, pins, progress)))
     with stage:
         try:
-            if options.verify:
+            if options.verify or options.expected is not None:
                 progress.watched.append(hashing)
                 hashing.start()
             _write(route, options, stage, progress, conversion)
-            if options.verify:
+            if options.verify or options.expected is not None:
                 hashing.result()
         except BaseException as error:
             progress.stop.set()
@@ -92,6 +92,8 @@ def execute(route: Route, options: ConvertOptions, progress: Progress | None = N
                 _check_unchanged(pins)
             raise
         _check_unchanged(pins)
+        if options.expected is not None:
+            _check_expected(options.expected, conversion.inputs)
         _judge_values(route, options, conversion)
         progress.check()
         stage.commit()
@@ -110,6 +112,17 @@ def _check_unchanged(pins: list[File]) -> None:
     """The files that tensors were read from must still be what they were when their headers were read."""
     for file in pins:
         file.check_unchanged()
+
+
+def _check_expected(expected: Mapping[str, str], found: list[Digest]) -> None:
+    """Refused (exit 1) for the first file, in order of name, that is not what the lock says."""
+    for digest in sorted(found, key=lambda digest: digest.name):
+        if digest.sha256 != expected.get(digest.name):
+            raise Refused(
+                "--locked: a file is not what it was when it was locked", file=digest.name,
+                expected=f"sha256 {expected.get(digest.name)}", found=f"sha256 {digest.sha256}",
+                hint="artifactkit lock --check says what drifted; artifactkit lock takes it as it is now",
+            )  # fmt: skip
 
 
 def _digests(route: Route, pins: list[File], progress: Progress) -> Iterator[Digest]:

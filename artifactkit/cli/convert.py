@@ -51,11 +51,14 @@ def command(
     dry_run: o.DryRun = False,
     no_verify: o.NoVerify = False,
     ledger: Ledger = False,
+    locked: o.Locked = False,
     strict: o.Strict = False,
     force: o.Force = False,
     allow_unsafe_source: o.AllowUnsafeSource = False,
     json: o.Json = False,
 ) -> int:
+    from dataclasses import replace
+
     from .. import dtypes, trees
     from ..route import ConvertOptions, plan
     from ..run import check_destination, input_files
@@ -77,12 +80,20 @@ def command(
         read=ReadOptions(state_dict_key, everything, keep_prefix, repair),
     )
     out.keep(source=src, destination=dest, dry_run=dry_run)
+    pin = None
+    if locked:
+        from ..recipe.locked import locked as locked_source
+
+        pin = locked_source(src)
+        src = pin.src
     folder = trees.is_dir(src)
     if not folder:  # before it is read: a file can be broken and malicious
         _judge([src], allow_unsafe_source)
     route = plan(src, dest, options)
     if folder:
         _judge(input_files(route), allow_unsafe_source)
+    if pin is not None:
+        options = replace(options, expected=pin.expect(input_files(route), src))
     check_destination(route, options)
     out.keep(**_route_json(route))
     out.data(f"{route.opened.format.name} -> {route.target.name}")

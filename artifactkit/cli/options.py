@@ -36,7 +36,13 @@ def parse_size(text: str) -> int:
 
 
 Source = Annotated[
-    str, typer.Argument(metavar="SRC", help="A file, or a folder with a checkpoint.", show_default=False)
+    str,
+    typer.Argument(
+        metavar="SRC", help="A file, a folder with a checkpoint, or hf://owner/name[@REV][/PATH].", show_default=False
+    ),
+]
+RequirePinned = Annotated[
+    bool, typer.Option("--require-pinned", help="Refuse a source that can move, such as a branch on the hub.")
 ]
 Destination = Annotated[str, typer.Argument(metavar="DEST", help="The file or folder to write.", show_default=False)]
 From = Annotated[
@@ -86,6 +92,7 @@ MaxShardSize = Annotated[
 OnOverflow = Annotated[
     Overflow, typer.Option("--overflow", help="What to do with a value too large for --dtype.", case_sensitive=False)
 ]
+Locked = Annotated[bool, typer.Option("--locked", help="Take SRC as artifactkit.lock has it; refuse anything else.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse any loss that was not asked for.")]
 AllowUnsafeSource = Annotated[
     bool, typer.Option("--allow-unsafe-source", help="Take the tensors of a source that scan calls malicious.")
