@@ -5,10 +5,18 @@
 
 from __future__ import annotations
 
+import os
+import re
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from . import trees
-from .errors import UsageError
+from .errors import Unreadable, UsageError
+
+if TYPE_CHECKING:
+    from .hub import Address, HubTree
+    from .placing import Progress
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,13 +34,91 @@ class Located:
     commit: str | None = None
     moved_from: str | None = None
 
+    def to_json(self) -> dict[str, object]:
+        """What a document says of it beside the source's name; nothing for a path of this machine."""
+        return {} if self.uri is None else {"uri": self.uri, "commit": self.commit, "moved_from": self.moved_from}
 
-def locate(src: str, *, require_pinned: bool = False) -> Located:
+
+class NotPinned(UsageError):
+    """The source can move, and ``require_pinned`` was given. ``uri`` is where it is now."""
+
+    code = "not-pinned"
+
+    def __init__(self, src: str, uri: str, found: str) -> None:
+        super().__init__("the source is not pinned", file=src, expected="a commit", found=found, hint=f"write {uri}")
+        self.uri = uri
+
+
+def _nowhere(message: str) -> None:
+    """For who does not listen."""
+
+
+def locate(src: str, *, require_pinned: bool = False, say: Callable[[str], None] = _nowhere) -> Located:
     """Resolve ``src`` and mount what it is in. No file is fetched, but what a listing takes.
 
-    UsageError for a source that is not understood, and with ``require_pinned`` for a branch; Unreadable when it is not
-    to be had.
+    ``say`` is told, in a sentence, what the user should know of it. UsageError for a source that is not understood, and
+    with ``require_pinned`` for a branch; Unreadable when it is not to be had.
     """
     if not trees.is_url(src):
         return Located(src, src)
+    scheme = src.partition(trees.SCHEME)[0]
+    if scheme.lower() == "hf":
+        return _on_the_hub(src, require_pinned, say)
     raise UsageError("this version does not read from there", file=src, hint="give a local file or folder")
+
+
+def _on_the_hub(src: str, require_pinned: bool, say: Callable[[str], None]) -> Located:
+    from . import hub
+
+    address = hub.parse(hub.SCHEME + src.partition(trees.SCHEME)[2])
+    tree = hub.mount(address, say=say)
+    path = tree.root + (f"/{address.path}" if address.path else "")
+    if address.path and not trees.exists(path):
+        raise _not_there(tree, address)
+    moved_from = None if address.commit else address.revision or ""
+    if moved_from is not None and require_pinned:
+        name = moved_from or "main"
+        raise NotPinned(src, path, f"{name}, which is at {tree.commit} now")
+    return Located(src, path, path, tree.commit, moved_from)
+
+
+def _not_there(tree: HubTree, address: Address) -> Unreadable:
+    from difflib import get_close_matches
+
+    near = get_close_matches(address.path, tree.names(), n=1)
+    what = "no such file or folder in this revision"
+    if not tree.connected:
+        what = "not in the cache, and there is no connection"
+    return Unreadable(
+        what, file=f"{tree.root}/{address.path}",
+        hint=f"did you mean {tree.root}/{near[0]}?" if near else f"artifactkit inspect {tree.root}",
+    )  # fmt: skip
+
+
+def fetch(paths: Iterable[str], progress: Progress | None = None) -> int:
+    """Have whole, here and verified, those of ``paths`` that lie in mounted trees, before their tensors are read.
+
+    Returns how many bytes they are; 0 where all are files of this machine. What was opened of them before is to be
+    opened again: from now on the fetched file answers. Raises what fetching does.
+    """
+    wanted = [path for path in dict.fromkeys(paths) if trees.find(path) is not None]
+    if not wanted:
+        return 0
+    from . import hub
+
+    by_tree: dict[str, tuple[HubTree, list[str]]] = {}
+    for tree, name in hub.inside(wanted):
+        by_tree.setdefault(tree.root, (tree, []))[1].append(name)
+    for tree, names in by_tree.values():
+        tree.fetch(names, progress)
+    return sum(tree.size(name) for tree, names in by_tree.values() for name in names)
+
+
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?:@[\w./%-]+)?")
+
+
+def is_hub_name(src: str) -> bool:
+    """Whether ``src`` is nothing here and looks like a repository on the hub, written as other tools write it."""
+    return (
+        _HUB_NAME.fullmatch(src) is not None and not os.path.lexists(src) and not os.path.exists(os.path.dirname(src))
+    )

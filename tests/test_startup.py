@@ -37,7 +37,7 @@ HEADERS_ONLY = [
     ["route", "trainer.ckpt"],
     ["route", "plain.pt", "-t", "safetensors"],
 ]
-NOT_COMMANDS = {"__init__", "main", "options", "render"}
+NOT_COMMANDS = {"__init__", "located", "main", "options", "render"}
 
 
 def imported(folder: Path, *args: str) -> set[str]:

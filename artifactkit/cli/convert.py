@@ -5,6 +5,7 @@ The output is staged beside DEST, opened again and compared with SRC, and rename
 
     artifactkit convert model.pt model.safetensors
     artifactkit convert checkpoint/ out/ --dtype bf16
+    artifactkit convert hf://owner/name@main model/
     artifactkit convert last.ckpt weights.npz --state-dict-key ema --dry-run
 """
 
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from ..report import Entry, Loss
     from ..route import ConvertOptions, Route
     from ..run import Conversion
+    from ..sources import Located
 
 SHOWN = 10  # lines of a list that are shown before it is cut short
 
@@ -55,6 +57,7 @@ def command(
     strict: o.Strict = False,
     force: o.Force = False,
     allow_unsafe_source: o.AllowUnsafeSource = False,
+    require_pinned: o.RequirePinned = False,
     json: o.Json = False,
 ) -> int:
     from dataclasses import replace
@@ -63,6 +66,7 @@ def command(
     from ..route import ConvertOptions, plan
     from ..run import check_destination, input_files
     from ..types import ReadOptions
+    from .located import fetch, locate
 
     options = ConvertOptions(
         source_format=from_,
@@ -86,6 +90,9 @@ def command(
 
         pin = locked_source(src)
         src = pin.src
+    located = locate(src, require_pinned)
+    out.keep(**located.to_json())
+    src = located.path
     folder = trees.is_dir(src)
     if not folder:  # before it is read: a file can be broken and malicious
         _judge([src], allow_unsafe_source)
@@ -98,10 +105,36 @@ def command(
     out.keep(**_route_json(route))
     out.data(f"{route.opened.format.name} -> {route.target.name}")
     out.data(*table([(f"  {step.name}", step.detail) for step in route.steps]))
+    _say_source(located)
     _say_found(route)
     if dry_run:
         return _forecast(route, options)
+    if fetch(input_files(route), located):
+        # What was read so far came in ranges. From here on it is the files that were verified.
+        _judge(input_files(route), allow_unsafe_source)
+        route = _the_same(route, plan(src, dest, options))
     return _convert(route, options, show_ledger=ledger)
+
+
+def _say_source(located: Located) -> None:
+    """Which commit it was, and the command that takes the same one again."""
+    from .located import command
+
+    if located.moved_from is not None:
+        out.data(f"source: {located.uri}, where {located.moved_from or 'main'} is now")
+        out.data(f"to repeat: {command(located.given, located.uri or '')}")
+
+
+def _the_same(planned: Route, fetched: Route) -> Route:
+    """The route from the files as they were fetched. It must be the one that their headers had promised."""
+    from ..errors import Corrupt
+
+    if _route_json(planned) != _route_json(fetched):
+        raise Corrupt(
+            "the files that were fetched are not those whose headers were read", file=fetched.opened.given,
+            hint="run again; if it stays so, the server sends two versions of one file",
+        )  # fmt: skip
+    return fetched
 
 
 def _judge(paths: list[str], allow: bool) -> None:

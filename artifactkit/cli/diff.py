@@ -25,14 +25,25 @@ def command(
     state_dict_key: o.StateDictKey = None,
     everything: o.All = False,
     keep_prefix: o.KeepPrefix = False,
+    require_pinned: o.RequirePinned = False,
     json: o.Json = False,
 ) -> int:
     from ..opening import open_source
     from ..types import ReadOptions
     from ..verify.compare import diff, matched
+    from .located import fetch_weights, locate, say_commit
 
+    sources = [locate(src, require_pinned) for src in (a, b)]
+    for located in sources:
+        say_commit(located)
+    a, b = (located.path for located in sources)
+    out.keep(sources=[located.to_json() for located in sources if located.uri])
     read = ReadOptions(state_dict_key, everything, keep_prefix)
     left, right = open_source(a, None, read), open_source(b, None, read)
+    if fetch_weights(left.weights, sources[0]):
+        left = open_source(a, None, read)
+    if fetch_weights(right.weights, sources[1]):
+        right = open_source(b, None, read)
     if not left.format.named:
         left.weights = matched(left.weights, right.weights)
     elif not right.format.named:

@@ -4,6 +4,7 @@ Reads headers only, however large the file, and runs nothing.
 
     artifactkit inspect model.pt
     artifactkit inspect checkpoint/ --tensors
+    artifactkit inspect hf://owner/name@main
 """
 
 from __future__ import annotations
@@ -45,11 +46,17 @@ def command(
     keep_prefix: o.KeepPrefix = False,
     repair: o.Repair = False,
     tensors: Tensors = False,
+    require_pinned: o.RequirePinned = False,
     json: o.Json = False,
 ) -> int:
     from ..opening import open_source
     from ..types import ReadOptions
+    from .located import locate, say_commit
 
+    located = locate(src, require_pinned)
+    out.keep(**located.to_json())
+    say_commit(located)
+    src = located.path
     reports = _judged(src)
     opened = open_source(src, from_, ReadOptions(state_dict_key, everything, keep_prefix, repair))
     weights = opened.weights

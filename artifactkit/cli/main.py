@@ -113,7 +113,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code (DESIGN section 8)."""
     args = list(sys.argv[1:] if argv is None else argv)
     own = args[: args.index("--")] if "--" in args else args
-    out.start(command=next((a for a in own if a in COMMANDS), ""), json="--json" in own)
+    out.start(command=next((a for a in own if a in COMMANDS), ""), json="--json" in own, words=args)
     _stop_by_exception()
     try:
         code = typer.main.get_command(app).main(args, prog_name=PROGRAM, standalone_mode=False)

@@ -82,13 +82,14 @@ class Out:
     def __init__(self) -> None:
         self.command = ""
         self.json = False
+        self.words: list[str] = []
         self._kept: dict[str, object] = {}
         self._documented = False
         self._bar: Bar | None = None
 
-    def start(self, command: str, json: bool) -> None:
-        """Called once by ``main`` for each command line."""
-        self.command, self.json = command, json
+    def start(self, command: str, json: bool, words: Sequence[str] = ()) -> None:
+        """Called once by ``main`` for each command line, whose words are ``words``."""
+        self.command, self.json, self.words = command, json, list(words)
         self._kept, self._documented, self._bar = {}, False, None
         for stream in (sys.stdout, sys.stderr):
             # A name that the terminal's encoding lacks is shown escaped. It must not end the run.

@@ -12,11 +12,22 @@ from . import options as o
 from .render import out, table
 
 
-def command(src: o.Source, to: o.To = None, from_: o.From = None, json: o.Json = False) -> int:
+def command(
+    src: o.Source,
+    to: o.To = None,
+    from_: o.From = None,
+    require_pinned: o.RequirePinned = False,
+    json: o.Json = False,
+) -> int:
     from .. import registry, route
     from ..errors import RouteRefused, printable
     from ..opening import open_source
+    from .located import locate, say_commit
 
+    located = locate(src, require_pinned)
+    out.keep(**located.to_json())
+    say_commit(located)
+    src = located.path
     if to is None:
         opened = open_source(src, from_)
         rows, documents = [], []

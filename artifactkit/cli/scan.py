@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from ..errors import UsageError, printable
+from .. import trees
+from ..errors import Unreadable, UsageError, printable
 from . import options as o
 from .render import count, out
 
@@ -42,7 +43,10 @@ class FailOn(StrEnum):
     malicious = "malicious"
 
 
-Paths = Annotated[list[str] | None, typer.Argument(metavar="PATH...", help="Files or folders.", show_default=False)]
+Paths = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="PATH...", help="Files or folders, or hf://owner/name[@REV][/PATH].", show_default=False),
+]
 OutputFormat = Annotated[Form, typer.Option("--output-format", help="Form of the report.", case_sensitive=False)]
 OutputFile = Annotated[
     str | None, typer.Option("--output-file", metavar="FILE", help="Write the report to FILE, not to stdout.")
@@ -83,6 +87,7 @@ def command(
     inventory: Inventory = False,
     quiet: Quiet = False,
     force: o.Force = False,
+    require_pinned: o.RequirePinned = False,
     json: o.Json = False,
 ) -> int:
     if json and output_format is Form.text:
@@ -94,11 +99,35 @@ def command(
     if not paths:
         raise UsageError("nothing to scan", hint="artifactkit scan PATH...")
     targets = [_Target(name, force, baseline) for name in (output_file, write_baseline) if name is not None]
+    paths, absent = _located(paths, require_pinned)
     outcome = _scan(paths, policy or [], policy_ref, baseline, fail_on is FailOn.malicious)
+    outcome.errors += absent
     if write_baseline is not None:
         _write_baseline(targets[-1], outcome, quiet)
     _report(outcome, output_format, targets[0] if output_file is not None else None, inventory, quiet)
     return outcome.exit_code
+
+
+def _located(paths: list[str], require_pinned: bool) -> tuple[list[str], list[Unreadable]]:
+    """The paths with revisions of the hub mounted, and why some are not to be had; that ends no scan of the others."""
+    if not any(map(trees.is_url, paths)):
+        return paths, []
+    from .located import locate, say_commit
+
+    found: list[str] = []
+    absent: list[Unreadable] = []
+    for path in paths:
+        try:
+            located = locate(path, require_pinned) if trees.is_url(path) else None
+        except Unreadable as error:
+            first, *rest = error.lines()
+            out.say("error: " + first, *rest)
+            absent.append(error)
+            continue
+        if located is not None:
+            say_commit(located)
+        found.append(path if located is None else located.path)
+    return found, absent
 
 
 def _scan(paths: list[str], policies: list[str], ref: str | None, baseline: str | None, loose: bool) -> Outcome:

@@ -41,6 +41,7 @@ def command(
     exclude: o.Exclude = None,
     rename: o.Rename = None,
     device: Device = None,
+    require_pinned: o.RequirePinned = False,
     json: o.Json = False,
 ) -> int:
     from ..opening import open_source
@@ -48,11 +49,21 @@ def command(
     from ..route import ConvertOptions, chosen
     from ..types import ReadOptions
     from ..verify.compare import compare, matched
+    from .located import fetch_weights, locate, say_commit
 
+    sources = [locate(src, require_pinned) for src in (artifact, against)]
+    for located in sources:
+        say_commit(located)
+    artifact, against = (located.path for located in sources)
+    out.keep(**{k: v for k, s in zip(("made", "source"), sources, strict=True) if (v := s.to_json())})
     read = ReadOptions(state_dict_key, everything, keep_prefix)
     options = ConvertOptions(include=tuple(include or ()), exclude=tuple(exclude or ()), rename=tuple(rename or ()))
     source = open_source(against, from_, read)
+    if fetch_weights(source.weights, sources[1]):
+        source = open_source(against, from_, read)
     made = open_source(artifact, None, ReadOptions(everything=True, keep_prefix=True))
+    if fetch_weights(made.weights, sources[0]):
+        made = open_source(artifact, None, ReadOptions(everything=True, keep_prefix=True))
     weights = [source.weights, *(after for _, after in chosen(source.weights, options))][-1]
     if not made.format.named:
         made.weights = matched(made.weights, weights)

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 
+from .. import trees
 from ..errors import ArtifactkitError, UsageError
 from ..files import File
 from .model import ORDER, FileReport, Finding
@@ -24,6 +25,8 @@ LARGEST = 256 << 20
 
 def relative(path: str, root: str | None = None) -> str:
     """The path as it is written into reports: from ``root`` (the current folder) where it lies below, with slashes."""
+    if trees.find(path) is not None:
+        return path
     root = os.path.abspath(root or os.curdir)
     whole = os.path.abspath(path)
     if whole == root:

@@ -11,6 +11,7 @@ import os
 import re
 from collections.abc import Iterator
 
+from .. import trees
 from ..errors import Corrupt, LimitExceeded
 from . import outside, python_names, templates
 from .model import Rule, Severity
@@ -332,7 +333,7 @@ def _diffusers(piece: Piece, document: object) -> None:
             continue
         folder = os.path.dirname(piece.path)
         own = [os.path.join(folder, f"{library}.py"), os.path.join(folder, key, f"{library}.py")]
-        if library.isidentifier() and piece.depth == 0 and any(os.path.isfile(path) for path in own):
+        if library.isidentifier() and piece.depth == 0 and any(map(trees.is_file, own)):
             piece.runs(
                 f"{library}.py: Python code of this repository, for {key}",
                 "diffusers, when the pipeline is loaded with trust_remote_code=True",
@@ -352,7 +353,7 @@ def _sentence_modules(piece: Piece) -> None:
         own = os.path.join(os.path.dirname(piece.path), *module.split(".")) + ".py"
         if "--" in name:
             piece.find(REMOTE, f"type: {name}", name=name)
-        elif module and piece.depth == 0 and os.path.isfile(own):
+        elif module and piece.depth == 0 and trees.is_file(own):
             piece.runs(
                 f"{name}: a class in Python code of this repository",
                 "sentence-transformers, when the model is loaded with trust_remote_code=True",

@@ -14,8 +14,9 @@ import sys
 import tempfile
 from collections.abc import Iterator
 
+from .. import trees
 from ..errors import ArtifactkitError, Unreadable
-from ..files import Bytes, File, Window
+from ..files import Bytes, File, Window, file_of
 from .piece import Piece
 
 SECONDS = 5  # of which a start takes one; and a second more for each
@@ -180,6 +181,9 @@ def sevenzip(piece: Piece, folder: str, limit: int) -> tuple[list[str], list[tup
 
 def _place(data: Bytes, folder: str) -> tuple[str, int]:
     """The path and offset of ``data`` on the disk; a copy in ``folder`` where it is nowhere as it is."""
+    file = file_of(data)
+    if file is not None and trees.find(file.path) is not None:
+        return _copy(data, folder), 0
     if isinstance(data, File):
         return os.path.abspath(data.path), 0
     if isinstance(data, Window):

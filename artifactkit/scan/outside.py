@@ -7,6 +7,8 @@ import re
 import stat
 from dataclasses import dataclass
 
+from .. import trees
+
 DRIVE = re.compile(r"[A-Za-z]:|[A-Za-z][A-Za-z0-9+.-]*://|\\\\|//")
 
 
@@ -53,6 +55,9 @@ def look_at(name: str, owner: str | None) -> Place:
     place = by_name(name)
     if place.problem or owner is None:
         return place
+    if trees.find(owner) is not None:  # a tree without links
+        at = os.path.join(os.path.dirname(owner), name.replace("\\", "/"))
+        return Place(size=trees.size(at)) if trees.is_file(at) else place
     folder = os.path.dirname(os.path.abspath(owner))
     at = folder
     linked = False

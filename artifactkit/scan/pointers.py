@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 
+from .. import trees
 from ..errors import Unreadable
 from .model import Rule
 from .piece import Piece
@@ -82,6 +83,7 @@ def _dvc(piece: Piece) -> None:
     if path.startswith(("/", "\\")) or ".." in parts:
         piece.find(OUTSIDE, f"names {path}", name=path)
         return
-    if piece.depth == 0 and os.path.lexists(os.path.join(os.path.dirname(piece.path), path)):
+    beside = os.path.join(os.path.dirname(piece.path), path)
+    if piece.depth == 0 and (os.path.lexists(beside) or trees.exists(beside)):
         return
     _absent(piece, f"DVC pointer to {path}, md5:{digest}", fields.get("size"))

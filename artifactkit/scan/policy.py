@@ -21,6 +21,7 @@ import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
+from .. import trees
 from ..errors import ArtifactkitError, Unreadable, UsageError
 from ..files import File
 from .model import FileReport, Finding
@@ -83,7 +84,7 @@ class Policy:
         """Mark the findings of ``report`` that are allowed; its file is read for the digest if need be."""
         if not report.findings or not self.entries:
             return
-        if self._digests and os.path.isfile(report.path):
+        if self._digests and trees.is_file(report.path):
             report.sha256 = report.sha256 or digest(report.path)
             entry = self._digests.get(report.sha256 or "")
             if entry is not None:
@@ -112,7 +113,7 @@ def digest(path: str) -> str | None:
     """The sha256 of the file at ``path``, read in pieces; None when it cannot be read."""
     state = hashlib.sha256()
     try:
-        file = File(path)
+        file = trees.open_file(path)
         try:
             for offset in range(0, file.size, CHUNK):
                 state.update(file.read(offset, min(CHUNK, file.size - offset)))

@@ -6,6 +6,7 @@ import os
 import sys
 from dataclasses import dataclass, field
 
+from ... import trees
 from ...errors import ArtifactkitError, printable
 from ...scan import rules
 from ...scan.detect import MODULES
@@ -66,10 +67,11 @@ def line_of(report: FileReport, finding: Finding) -> int:
     if finding.member is not None or not finding.offset or not 0 < finding.offset <= report.size <= 1 << 20:
         return 1
     try:
-        with open(report.path, "rb") as file:
-            before = file.read(finding.offset)
+        file = trees.open_file(report.path)
+        before = file.read(0, min(finding.offset, file.size))
+        file.close()
         before.decode("utf-8", "strict")
-    except (OSError, UnicodeDecodeError):
+    except (ArtifactkitError, UnicodeDecodeError):
         return 1
     return 1 if b"\0" in before else before.count(b"\n") + 1
 
