@@ -64,7 +64,7 @@ def locate(src: str, *, require_pinned: bool = False, say: Callable[[str], None]
     scheme = src.partition(trees.SCHEME)[0]
     if scheme.lower() == "hf":
         return _on_the_hub(src, require_pinned, say)
-    raise UsageError("this version does not read from there", file=src, hint="give a local file or folder")
+    return _elsewhere(src, require_pinned, say)
 
 
 def _on_the_hub(src: str, require_pinned: bool, say: Callable[[str], None]) -> Located:
@@ -80,6 +80,22 @@ def _on_the_hub(src: str, require_pinned: bool, say: Callable[[str], None]) -> L
         name = moved_from or "main"
         raise NotPinned(src, path, f"{name}, which is at {tree.commit} now")
     return Located(src, path, path, tree.commit, moved_from)
+
+
+def _elsewhere(src: str, require_pinned: bool, say: Callable[[str], None]) -> Located:
+    """A file on a web server, or in a store: pinned by its digest, or not at all."""
+    from . import remote
+
+    address = remote.parse(src)
+    if address.sha256 is None:
+        if require_pinned:
+            raise UsageError(
+                "the source is not pinned", file=address.uri, expected="#sha256= and the file's digest behind it",
+                hint="sha256sum FILE prints the digest of a file that was fetched",
+            )  # fmt: skip
+        say(f"{address.uri} is not pinned: #sha256= and the digest behind it would see to it that it stays the same")
+    mounted = remote.mount(src, say=say)
+    return Located(src, mounted.path, mounted.uri)
 
 
 def _not_there(tree: HubTree, address: Address) -> Unreadable:
@@ -101,14 +117,11 @@ def fetch(paths: Iterable[str], progress: Progress | None = None) -> int:
     Returns how many bytes they are; 0 where all are files of this machine. What was opened of them before is to be
     opened again: from now on the fetched file answers. Raises what fetching does.
     """
-    wanted = [path for path in dict.fromkeys(paths) if trees.find(path) is not None]
-    if not wanted:
-        return 0
-    from . import hub
-
-    by_tree: dict[str, tuple[HubTree, list[str]]] = {}
-    for tree, name in hub.inside(wanted):
-        by_tree.setdefault(tree.root, (tree, []))[1].append(name)
+    by_tree: dict[str, tuple[trees.Tree, list[str]]] = {}
+    for path in dict.fromkeys(paths):
+        found = trees.find(path)
+        if found is not None:
+            by_tree.setdefault(found[0].root, (found[0], []))[1].append(found[1])
     for tree, names in by_tree.values():
         tree.fetch(names, progress)
     return sum(tree.size(name) for tree, names in by_tree.values() for name in names)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
 from .errors import Unreadable
 from .files import File
@@ -43,8 +43,11 @@ class Tree(Protocol):
         """The file, opened, its ``path`` being ``root/name``. Raises Unreadable."""
         ...
 
-    def fetch(self, names: Iterable[str]) -> None:
-        """Have these files on this machine, each checked against what its place states of it. Raises Unreadable."""
+    def fetch(self, names: Iterable[str], progress: Any = None) -> None:
+        """Have these files on this machine, each checked against what its place states of it. Raises Unreadable.
+
+        ``progress`` is a ``placing.Progress``, which counts the bytes of all the files.
+        """
         ...
 
 
