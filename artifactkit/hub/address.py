@@ -86,7 +86,7 @@ def parse(text: str) -> Address:
         if _COMMIT.fullmatch(revision.lower()):
             revision = revision.lower()
         elif re.fullmatch(r"[0-9a-fA-F]{41,}", revision):
-            raise _wrong(text, "the commit is too long", "a commit has 40 hexadecimal digits")
+            raise _wrong(text, "the commit is too long; it has 40 hexadecimal digits")
     path = path.rstrip("/")
     problem = bad_name(path) if path else None
     if problem is not None:

@@ -210,6 +210,7 @@ def _serve(hub: Hub, host: str) -> _Server:
 
 class _Handler(BaseHTTPRequestHandler):
     protocol_version = "HTTP/1.1"
+    disable_nagle_algorithm = True
     hub: Hub
     host: str
 
