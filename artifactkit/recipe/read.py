@@ -7,7 +7,9 @@ from typing import Any
 
 from ..errors import Unreadable, UsageError
 from ..files import File
-from ..hub import address
+from ..hub import address as hub_address
+from ..remote import address as remote_address
+from ..trees import is_url
 from .expand import Expansion
 from .keys import recipe
 from .model import FILE, Pinned, Recipe
@@ -87,16 +89,16 @@ def document_of(data: bytes, file: str) -> tuple[dict[str, Any], Positions]:
 def _pinned(kind: Any, name: str, table: dict[str, Any], problems: Problems) -> Pinned:
     path = (kind, name)
     source, revision = table["source"], table.get("revision")
-    if "://" in source and not re.match(r"[a-z][a-z0-9+]*://.", source):
-        problems.at_value((*path, "source"), "not a URL", expected="hf://owner/name, https://...", found=source)
-    if source.startswith("hf://"):
-        try:
-            given = address.parse(source).revision
-        except UsageError as error:
-            problems.at_value(
-                (*path, "source"), error.what, expected=error.expected, found=error.file, hint=error.hint
-            )  # fmt: skip
-            given = None
+    given = None
+    try:
+        if source.startswith(hub_address.SCHEME):
+            given = hub_address.parse(source).revision
+        elif is_url(source):
+            remote_address.parse(source)
+    except UsageError as error:
+        found = error.found or error.file
+        problems.at_value((*path, "source"), error.what, expected=error.expected, found=found, hint=error.hint)
+    if source.startswith(hub_address.SCHEME):
         if given is not None and revision is not None:
             problems.at_value(
                 (*path, "revision"), "the revision is given twice", found=f"{given} and {revision}",
