@@ -59,6 +59,9 @@ class File:
 
     __slots__ = ("_fd", "_identity", "path", "size")
 
+    # The digest of the bytes that this descriptor reads, where they were hashed before in this process.
+    sha256: str | None = None
+
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self._fd = -1
         self.path = os.fspath(path)

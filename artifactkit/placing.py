@@ -103,7 +103,13 @@ class Digest:
 
 
 def sha256_file(file: File, stop: threading.Event | None = None) -> Digest:
-    """The sha256 of an open file, read once, in order. Corrupt when it changes meanwhile; Interrupted by ``stop``."""
+    """The sha256 of an open file, read once, in order. Corrupt when it changes meanwhile; Interrupted by ``stop``.
+
+    A file that was verified when it was fetched is not read again, as long as it is unchanged.
+    """
+    if file.sha256 is not None:
+        file.check_unchanged()
+        return Digest(file.path, file.size, file.sha256)
     digest = hashlib.sha256()
     space = buffer(min(READ_BLOCK, file.size))
     for done in range(0, file.size, READ_BLOCK):

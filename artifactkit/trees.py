@@ -35,7 +35,7 @@ class Tree(Protocol):
     def sha256(self, name: str) -> str | None:
         """The digest of a file as its place states it, without opening it; None where it states none.
 
-        What is read of the file afterwards has been checked against it.
+        A file that is fetched whole is checked against it before it is read. Ranges of it are not.
         """
         ...
 
