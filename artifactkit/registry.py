@@ -10,6 +10,7 @@ from types import ModuleType
 
 from . import known
 from .errors import Unreadable, UsageError
+from .modeling.architecture import Architecture
 from .types import Format, Head
 
 # A family is a name for several formats told apart by content: `-f pickle`.
@@ -50,6 +51,28 @@ def plugins() -> dict[str, Format]:
         if isinstance(fmt, Format):
             found[point.name] = fmt
     return found
+
+
+@cache
+def architectures() -> dict[str, Architecture]:
+    """The model families by name, in order of name; a built-in name cannot be taken by a plug-in."""
+    from importlib.metadata import entry_points
+
+    found: dict[str, Architecture] = {}
+    for module in _modules("architectures"):
+        held = getattr(module, "ARCHITECTURE", None)
+        for arch in held if isinstance(held, tuple) else (held,):
+            if not isinstance(arch, Architecture):
+                raise TypeError(f"{module.__name__} has no ARCHITECTURE")
+            if arch.name in found:
+                raise TypeError(f"two architectures are called {arch.name}")
+            found[arch.name] = arch
+    for point in sorted(entry_points(group="artifactkit.architectures"), key=lambda p: (p.name, p.value)):
+        held = point.load()
+        for arch in held if isinstance(held, tuple) else (held,):
+            if isinstance(arch, Architecture):
+                found.setdefault(arch.name, arch)
+    return dict(sorted(found.items()))
 
 
 def _spelled(name: str) -> str:

@@ -16,6 +16,7 @@ LossKind = Literal[
     "value-saturated",
     "value-underflow",
     "value-infinite",
+    "function-differs",
 ]
 
 
@@ -55,11 +56,14 @@ class Check:
     status: CheckStatus
     detail: str = ""
     tensor: str | None = None
+    device: str | None = None  # where it ran, as --device names it
 
     def to_json(self) -> dict[str, object]:
         out: dict[str, object] = {"level": self.level, "name": self.name, "status": self.status, "detail": self.detail}
-        if self.tensor is not None:
-            out["tensor"] = self.tensor
+        for key in ("tensor", "device"):
+            value = getattr(self, key)
+            if value is not None:
+                out[key] = value
         return out
 
 

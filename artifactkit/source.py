@@ -9,9 +9,11 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Iterator
+from bisect import bisect_right
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import TYPE_CHECKING, Protocol, runtime_checkable
 
 from .errors import Corrupt
@@ -221,6 +223,57 @@ def span(data: Bytes, offset: int, nbytes: int, place: tuple[str, int] = ("", 0)
     return Read(data, offset, nbytes, place)
 
 
+@dataclass(frozen=True, slots=True)
+class Concat:
+    """Sources one after another: experts stacked into one tensor, parts of a matrix joined. ``concat`` makes it."""
+
+    parts: tuple[Source, ...]
+    ends: tuple[int, ...]  # where each part ends, in bytes from the start
+
+    @property
+    def nbytes(self) -> int:
+        return self.ends[-1]
+
+    @property
+    def position(self) -> tuple[str, int]:
+        return self.parts[0].position
+
+    def read_into(self, offset: int, buffer: memoryview) -> None:
+        if offset < 0 or offset + len(buffer) > self.nbytes:
+            raise IndexError("read past the end of joined sources")
+        done = 0
+        index = bisect_right(self.ends, offset)
+        while done < len(buffer):
+            part = self.parts[index]
+            skip = offset + done - (self.ends[index] - part.nbytes)
+            take = min(part.nbytes - skip, len(buffer) - done)
+            part.read_into(skip, buffer[done : done + take])
+            done += take
+            index += 1
+
+    def pour(self, fd: int, at: int) -> None:
+        for part, end in zip(self.parts, self.ends, strict=True):
+            part.pour(fd, at + end - part.nbytes)
+
+
+def concat(parts: Sequence[Source]) -> Source:
+    """The plainest source for ``parts`` one after another: spans that meet in their file are one span again."""
+    joined: list[Source] = []
+    for part in parts:
+        last = joined[-1] if joined else None
+        if isinstance(part, FileSpan) and isinstance(last, FileSpan):
+            if last.file == part.file and last.offset + last.nbytes == part.offset:
+                joined[-1] = FileSpan(last.file, last.offset, last.nbytes + part.nbytes)
+                continue
+        if part.nbytes:
+            joined.append(part)
+    if len(joined) == 1:
+        return joined[0]
+    if not joined:
+        return Inline(b"", parts[0].position if parts else ("", 0))
+    return Concat(tuple(joined), tuple(accumulate(part.nbytes for part in joined)))
+
+
 class _Spare(threading.local):
     """Buffers that are not in use, for each thread: fresh pages cost as much as a cast does."""
 
@@ -307,6 +360,8 @@ def is_plain(source: Source) -> bool:
     """Whether any few bytes of ``source`` are as cheap to have as they are few."""
     while isinstance(source, Slice | Mapped):
         source = source.base
+    if isinstance(source, Concat):
+        return all(is_plain(part) for part in source.parts)
     return isinstance(source, FileSpan | Inline)
 
 
@@ -314,7 +369,10 @@ def files_of(source: Source) -> Iterator[File]:
     """The open files that the bytes of ``source`` come from."""
     while isinstance(source, Slice | Mapped | Strided):
         source = source.base
-    if isinstance(source, FileSpan):
+    if isinstance(source, Concat):
+        for part in source.parts:
+            yield from files_of(part)
+    elif isinstance(source, FileSpan):
         yield source.file
     elif isinstance(source, Read):
         file = file_of(source.data)
@@ -458,6 +516,11 @@ def view(base: Source, itemsize: int, offset: int, shape: tuple[int, ...], strid
             return Inline(base.data[start : start + count], base.place)
         if start == 0 and count == base.nbytes:
             return base
+        if isinstance(base, Concat):  # a whole part of it, if it is one
+            index = bisect_right(base.ends, start)
+            part = base.parts[index]
+            if base.ends[index] == start + count and part.nbytes == count:
+                return part
         return Slice(base, start, count)
     # A stride over one element says nothing, and may be any number.
     return Strided(base, itemsize, offset, shape, tuple(s if n > 1 else 0 for n, s in zip(shape, strides, strict=True)))

@@ -24,14 +24,15 @@ LEVELS: list[tuple[str, list[list[str]]]] = [
         "L2",
         [
             [
-                "types", "filesystem", "staging", "placing", "patterns", "sharded", "floats", "casting", "npwrite",
-                "tensor_names", "torch_files", "torch_script", "numpy_files", "checkpoint_walk", "checkpoint",
+                "types", "filesystem", "beside", "staging", "placing", "patterns", "sharded", "floats", "casting",
+                "npwrite", "tensor_names", "torch_files", "torch_script", "numpy_files", "checkpoint_walk",
+                "checkpoint", "modeling",
             ]
         ],
     ),
     ("L3", [["formats"], ["passes"], ["architectures"], ["lowerings"], ["runners"]]),
-    ("L4", [["known", "registry", "opening"], ["scan"], ["verify"], ["provenance"], ["hub"], ["remote"]]),
-    ("L5", [["sources", "recipe"], ["route", "forecast"], ["judge"]]),
+    ("L4", [["known", "registry", "opening", "translate"], ["scan"], ["verify"], ["provenance"], ["hub"], ["remote"]]),
+    ("L5", [["sources", "recipe"], ["route", "forecast", "attest", "retrace", "verdict"], ["judge"]]),
     ("L6", [["run"]]),
     ("L7", [["diagnose"], ["audit"], ["build"], ["measure"]]),
     ("L8", [["cli", "__main__"]]),

@@ -25,7 +25,11 @@ def ledger(initial: Weights, final: Weights) -> list[Entry]:
     Raises VerificationFailed when a source tensor is unexplained, or a target tensor names a source that is not there.
     """
     by_source: dict[str, list[Entry]] = {}
+    made: dict[str, list[Entry]] = {}
     for tensor in final:
+        if any(step.outcome == "made" for step in tensor.steps):  # from a file beside, not from a tensor
+            made.setdefault(tensor.came_from()[0], []).append(_entry(tensor.came_from()[0], tensor, tensor.name))
+            continue
         for origin in tensor.came_from():
             by_source.setdefault(origin, []).append(_entry(origin, tensor, tensor.name))
     for alias in final.aliases.values():
@@ -54,4 +58,5 @@ def ledger(initial: Weights, final: Weights) -> list[Entry]:
                 found=name,
                 hint="this is a fault of artifactkit: please report it",
             )
-    return [entry for name in dict.fromkeys(order) for entry in by_source[name]]
+    entries = [entry for name in dict.fromkeys(order) for entry in by_source[name]]
+    return entries + [entry for name in sorted(made) for entry in made[name]]
