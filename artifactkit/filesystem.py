@@ -10,9 +10,11 @@ import errno
 import fcntl
 import os
 import shutil
+from collections.abc import Iterator
 
 from .errors import OutputError
 
+NAME_MAX = 255  # limits.h
 RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2  # linux/fs.h
 # What file systems and sandboxes answer to a call that they do not have; the plain way is tried then.
 NOT_HERE = (errno.ENOSYS, errno.EINVAL, errno.EOPNOTSUPP, errno.EPERM)
@@ -81,6 +83,24 @@ def lock(path: str) -> int | None:
         return fd
     os.close(fd)
     return None
+
+
+@contextlib.contextmanager
+def locked(path: str) -> Iterator[int]:
+    """Hold the lock of the file at ``path``, waiting for whoever has it; its descriptor. OSError passes through.
+
+    A file that was replaced while we waited is another file: its lock is taken anew.
+    """
+    while True:
+        fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        try:
+            with contextlib.suppress(OSError):  # no locks in this file system
+                fcntl.flock(fd, fcntl.LOCK_EX)
+            if is_at(fd, path):
+                yield fd
+                return
+        finally:
+            os.close(fd)
 
 
 def is_at(fd: int, path: str) -> bool:

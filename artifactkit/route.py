@@ -10,7 +10,7 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
-from . import known, registry, trees
+from . import __version__, known, registry, trees
 from .artifact import Companion, Kind, Weights
 from .dtypes import BY_NAME, DType
 from .errors import ArtifactkitError, Refused, RouteRefused, UsageError
@@ -19,8 +19,10 @@ from .passes import cast as cast_pass
 from .passes import rename as rename_pass
 from .passes import select as select_pass
 from .passes import tie as tie_pass
+from .provenance import card
+from .provenance.statement import public
 from .report import Loss, counted
-from .types import Format, OutputFile, ReadOptions, WriteOptions
+from .types import Format, Origin, OutputFile, ReadOptions, Summary, WriteOptions
 
 DEFAULT_FOLDER_SHARD = 5 * 10**9  # bytes, as the Hub's tools
 
@@ -48,6 +50,11 @@ class ConvertOptions:
     force: bool = False
     verify: bool = True
     expected: Mapping[str, str] | None = None  # --locked: the sha256 that each input file has to have, by path
+    statement: bool = True  # with verify: without there is no digest to state
+    timestamps: bool = False
+    builder: str | None = None
+    summary: bool = True
+    recipe: str | None = None  # sha256 of the recipe that asked for this
     read: ReadOptions = field(default_factory=ReadOptions)
 
 
@@ -64,7 +71,10 @@ class RouteStep:
 
 @dataclass(slots=True)
 class Route:
-    """A planned conversion: the weights as read and as written, the laid-out files, the losses foreseen."""
+    """A planned conversion: the weights as read and as written, the laid-out files, the losses foreseen.
+
+    ``read_too`` are files that have a part in the output beside the weights and the companions: the model card.
+    """
 
     opened: Opened
     target: Format
@@ -77,6 +87,8 @@ class Route:
     files: list[OutputFile]
     companions: tuple[Companion, ...]
     values: cast_pass.CastStats
+    origin: Origin
+    read_too: tuple[str, ...] = ()
 
     @property
     def nbytes(self) -> int:
@@ -172,8 +184,10 @@ def is_folder(destination: str) -> bool:
     return destination.endswith(os.sep) or os.path.isdir(destination) or not os.path.splitext(destination)[1]
 
 
-def plan(src: str, destination: str, options: ConvertOptions) -> Route:
+def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | None = None) -> Route:
     """Plan the conversion of ``src`` to ``destination``; reads headers only and writes nothing.
+
+    ``origin`` says where ``src`` is from, if it is pinned.
 
     Raises RouteRefused when no route leads there, Refused when ``--strict`` forbids a loss that can be foreseen, and
     what reading and the passes raise.
@@ -224,16 +238,39 @@ def plan(src: str, destination: str, options: ConvertOptions) -> Route:
             file=destination,
             hint="give a folder as destination",
         )
+    origin = origin or Origin(src)
+    summary, read_too = _summary(opened, target, options, origin)
     try:
-        files = target.write(weights, WriteOptions(name, folder, shard)) if target.write else []
+        files = target.write(weights, WriteOptions(name, folder, shard, summary)) if target.write else []
     except ArtifactkitError as error:
         raise error.located(file=destination) from error.__cause__
     go = tuple(c for c in go if c.name not in {f.name for f in files})
     steps.append(RouteStep("write", _write_text(target, files, go)))
-    route = Route(opened, target, destination, folder, initial, weights, steps, losses, files, go, stats)
+    route = Route(
+        opened, target, destination, folder, initial, weights, steps, losses, files, go, stats, origin, read_too
+    )
     if options.strict:
         refuse_losses(losses)
     return route
+
+
+def _summary(
+    opened: Opened, target: Format, options: ConvertOptions, origin: Origin
+) -> tuple[Summary | None, tuple[str, ...]]:
+    """What is known of the origin, and the files that it was read from; None when nothing is, or nothing is wanted.
+
+    The version alone is no summary: a plain local file gives the bytes that the format's own library would write.
+    """
+    if not options.summary or not target.keeps_metadata:
+        return None, ()
+    mounted = trees.find(opened.given)
+    folder = opened.given if opened.folder and mounted is None else mounted[0].root if mounted is not None else None
+    found = card.read(folder) if folder is not None else card.Card()
+    if not found and origin.uri is None and options.recipe is None:
+        return None, ()
+    uri = None if origin.uri is None else public(origin.uri)
+    summary = Summary(uri, origin.commit, found.license, found.base_model, options.recipe, __version__)
+    return summary, (os.path.join(folder, card.NAME),) if found and folder is not None else ()
 
 
 def chosen(weights: Weights, options: ConvertOptions) -> Iterator[tuple[RouteStep, Weights]]:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import os
+import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 
 from . import trees
+from .attest import statement_of
 from .errors import OutputError, Refused, VerificationFailed
 from .files import File
 from .opening import is_model_file, read_file
 from .placing import Digest, Progress, SameBytes, Worker, place, sha256_file
+from .provenance.bundle import beside
+from .provenance.statement import SUFFIX, builder_id, line
 from .report import Check, Entry, Loss, Report, counted
 from .route import ConvertOptions, Route, refuse_losses
 from .source import FileSpan, files_of
@@ -31,6 +35,7 @@ class Conversion:
     losses: list[Loss]
     inputs: list[Digest] = field(default_factory=list)
     outputs: list[Digest] = field(default_factory=list)
+    statement: str | None = None  # the file that it was written to
 
     def outcomes(self) -> dict[str, int]:
         """How many tensors came to which outcome, in order of name."""
@@ -40,9 +45,9 @@ class Conversion:
         return dict(sorted(counts.items()))
 
 
-def check_destination(route: Route, options: ConvertOptions) -> None:
-    """Raise what :func:`execute` would about the destination. Touches nothing."""
-    _stage(route, options, look_only=True)
+def check_destination(route: Route, options: ConvertOptions, *, look_only: bool = True) -> None:
+    """Raise what :func:`execute` would about the destination. With ``look_only`` leftovers of killed runs stay."""
+    _stage(route, options, look_only=look_only)
 
 
 def _stage(route: Route, options: ConvertOptions, *, look_only: bool = False) -> Stage:
@@ -54,12 +59,13 @@ def _stage(route: Route, options: ConvertOptions, *, look_only: bool = False) ->
         inputs=[*given, *input_files(route)],
         familiar=is_model_file,
         look_only=look_only,
+        suffix=SUFFIX,
     )
 
 
 def input_files(route: Route) -> list[str]:
     """Every file that the output is made from, in order of name."""
-    return sorted({*route.initial.files, *(c.path for c in route.companions)})
+    return sorted({*route.initial.files, *(c.path for c in route.companions), *route.read_too})
 
 
 def execute(route: Route, options: ConvertOptions, progress: Progress | None = None) -> Conversion:
@@ -68,6 +74,8 @@ def execute(route: Route, options: ConvertOptions, progress: Progress | None = N
     Raises DestinationExists, OutputError, Refused (a value or loss that is not allowed), VerificationFailed,
     Interrupted, or what reading the source raises.
     """
+    began = _now()
+    builder_id(options.builder)  # raises, before any work
     progress = progress or Progress()
     progress.total = sum(f.size for f in route.files)
     entries = ledger(route.initial, route.final)
@@ -96,8 +104,27 @@ def execute(route: Route, options: ConvertOptions, progress: Progress | None = N
             _check_expected(options.expected, conversion.inputs)
         _judge_values(route, options, conversion)
         progress.check()
-        stage.commit()
+        about = _statement(conversion, options, began)
+        stage.commit(about)
+        conversion.statement = None if about is None else beside(route.destination)
     return conversion
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+def _statement(conversion: Conversion, options: ConvertOptions, began: str) -> bytes | None:
+    """What is to stand beside the output. Without digests there is nothing to state."""
+    if not (options.statement and options.verify):
+        return None
+    times = (began, _now()) if options.timestamps else None
+    return line(
+        statement_of(
+            conversion.route, options, conversion.ledger, conversion.report.checks, conversion.losses,
+            conversion.inputs, conversion.outputs, times,
+        )
+    )  # fmt: skip
 
 
 def _pinned(route: Route) -> list[File]:

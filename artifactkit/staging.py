@@ -19,20 +19,19 @@ from collections.abc import Callable, Iterable
 from types import TracebackType
 from typing import Self
 
-from . import filesystem
+from . import beside, filesystem
 from .errors import DestinationExists, OutputError, UsageError
-from .filesystem import failed, fsync, is_at, lock, remove, resolved, try_lock
+from .filesystem import NAME_MAX, failed, fsync, is_at, lock, remove, resolved, try_lock
 
 MARK = ".artifactkit-"  # .NAME.artifactkit-new-3f9a12bc.tmp: new is staged work, old is what --force is replacing
 NEW, OLD = "new", "old"
-LEFTOVER = re.compile(r"\.artifactkit-(new|old)-[0-9a-f]{8}\.tmp")
-NAME_MAX = 255  # limits.h; what the mark adds must fit too
+LEFTOVER = re.compile(r"\.artifactkit-(new|old|due|was)-[0-9a-f]{8}(?:-[0-9a-f]{16})?\.tmp")  # the last two: beside
 
 
 def _stem(name: str) -> str:
     """How staged names begin. A name too long to carry the mark is cut, and told from others by its digest."""
     raw = os.fsencode(name)
-    room = NAME_MAX - len(f".{MARK}{NEW}-01234567.tmp")
+    room = NAME_MAX - len(f".{MARK}{NEW}-01234567-0123456789abcdef.tmp")
     if len(raw) > room:
         raw = raw[: room - 9] + b"-" + hashlib.sha256(raw).hexdigest()[:8].encode("ascii")
     return "." + os.fsdecode(raw)
@@ -42,13 +41,21 @@ def _anything(name: str) -> bool:
     return True
 
 
+def unfinished(destination: str) -> str | None:
+    """What a killed run was about to put beside the artifact at ``destination``, if there is something."""
+    parent, name = resolved(destination)
+    return beside.pending(parent, _stem(name), os.path.join(parent, name))
+
+
 class Stage:
     """Work staged beside ``destination``: a file, or with ``folder`` a folder of files.
 
     ``with Stage(...) as stage``: write to ``stage.path(name)``, then ``stage.commit()``. Left without commit, for
     whatever reason, it removes what it made. Raises DestinationExists, UsageError or OutputError, all before anything
     is written. ``familiar`` says of a file's name whether ``force`` may replace a folder that holds such a file.
-    With ``look_only`` the destination is judged, and leftovers of other runs stay.
+    With ``look_only`` the destination is judged, and leftovers of other runs stay. ``suffix`` is that of a file which
+    stands beside the destination and is about it: ``commit`` writes it, and what is there is judged like the
+    destination itself.
     """
 
     def __init__(
@@ -60,6 +67,7 @@ class Stage:
         inputs: Iterable[str] = (),
         familiar: Callable[[str], bool] = _anything,
         look_only: bool = False,
+        suffix: str | None = None,
     ) -> None:
         self.given = destination
         self.parent, self.name = resolved(destination)
@@ -70,6 +78,9 @@ class Stage:
         self._familiar = familiar
         self._lock_fd: int | None = None
         self._look_only = look_only
+        self._beside: beside.Beside | None = None
+        if suffix is not None:
+            self._beside = beside.Beside(self.parent, _stem(self.name), self.destination, suffix, destination)
         self._check(list(inputs))
 
     # -- before anything is written
@@ -85,6 +96,8 @@ class Stage:
         try:
             there = os.lstat(self.destination)
         except FileNotFoundError:
+            if self._beside is not None:
+                self._beside.check(self.force)
             return
         except OSError as error:
             raise failed(error, self.given) from error
@@ -92,6 +105,8 @@ class Stage:
             raise DestinationExists(
                 "the destination exists", file=self.given, hint="give --force to replace it, or another name"
             )
+        if self._beside is not None:
+            self._beside.check(self.force)
         if stat.S_ISDIR(there.st_mode):
             if not self.folder:
                 raise UsageError(
@@ -167,6 +182,8 @@ class Stage:
         """Clean up after a killed run for the same destination: put back what it moved aside, remove what it staged."""
         stem = _stem(self.name)
         try:
+            if self._beside is not None:
+                beside.recover(self.parent, stem, self.destination, self._beside.suffix)
             names = sorted(os.listdir(self.parent))
         except PermissionError:
             return  # a folder that may be written to but not looked into
@@ -174,7 +191,7 @@ class Stage:
             raise failed(error, self.given) from error
         for name in names:
             kind = LEFTOVER.fullmatch(name[len(stem) :]) if name.startswith(stem) else None
-            if kind is None:
+            if kind is None or kind[1] not in (NEW, OLD):
                 continue
             path = os.path.join(self.parent, name)
             try:
@@ -248,8 +265,10 @@ class Stage:
         """Where that file will be."""
         return os.path.join(self.given, name) if self.folder else self.given
 
-    def commit(self) -> None:
+    def commit(self, about: bytes | None = None) -> None:
         """Make it durable and give it its name. OutputError on failure, and then nothing is changed.
+
+        ``about`` is the content of the file beside it; with None there will be none.
 
         Interrupted or killed at any moment, the destination is what it was, or wholly what is to be; folders under
         ``force`` are the exception where the system cannot exchange two names: there the old one may be left under
@@ -258,8 +277,12 @@ class Stage:
         assert self.made is not None
         try:
             self._sync()
+            if self._beside is not None:
+                self._beside.prepare(self.made, self.made[-len("01234567.tmp") : -len(".tmp")], about)
             while not self._take_name():
                 pass
+            if self._beside is not None:
+                self._beside.settle()
             with contextlib.suppress(PermissionError):  # a folder that may be written to but not opened
                 fsync(self.parent)
         except FileExistsError as error:
@@ -354,14 +377,20 @@ class Stage:
     def _abandon(self) -> None:
         if self.made is not None:
             try:
-                remove(self.made)
+                self._take_away(self.made)
             except BaseException:  # a second interruption must not leave what the first was to take away
-                remove(self.made)
+                self._take_away(self.made)
                 raise
             self.made = None
         fd, self._lock_fd = self._lock_fd, None
         if fd is not None:
             os.close(fd)
+
+    def _take_away(self, made: str) -> None:
+        if self._beside is not None:
+            with contextlib.suppress(OSError):  # then the next run settles it
+                self._beside.settle()
+        remove(made)
 
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None

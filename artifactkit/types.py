@@ -73,12 +73,48 @@ class ReadOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class Origin:
+    """Where a source is from: as given, and pinned. ``uri`` and ``commit`` are None for a path of this machine."""
+
+    given: str
+    uri: str | None = None
+    commit: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Summary:
+    """What is known of an artifact's origin before it is written, for its own metadata. None where it is not known.
+
+    A writer whose format has keys of its own for these (``general.license``) uses those; else ``metadata``.
+    """
+
+    source: str | None = None  # the pinned URI
+    commit: str | None = None
+    license: str | None = None
+    base_model: tuple[str, ...] = ()
+    recipe: str | None = None  # sha256
+    version: str | None = None  # of artifactkit
+
+    def metadata(self) -> dict[str, str]:
+        """The same as ``artifactkit.*`` keys and texts."""
+        found = {
+            "source": self.source, "commit": self.commit, "license": self.license,
+            "base_model": ", ".join(self.base_model) or None, "recipe": self.recipe, "version": self.version,
+        }  # fmt: skip
+        return {SUMMARY_PREFIX + key: value for key, value in found.items() if value is not None}
+
+
+SUMMARY_PREFIX = "artifactkit."
+
+
+@dataclass(frozen=True, slots=True)
 class WriteOptions:
     """What the user says about writing. ``name`` is the destination's last part: a file's name, or a folder's."""
 
     name: str
     folder: bool = False
     max_shard_size: int | None = None  # bytes; None: as the format does by default
+    summary: Summary | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from artifactkit import dtypes, errors
-from artifactkit.cli import COMMANDS
+from artifactkit.cli import COMMANDS, SUBCOMMANDS
 
 ROOT = Path(__file__).resolve().parent.parent
 PAGE = ROOT / "docs" / "reference.md"
@@ -88,6 +88,8 @@ def reference() -> str:
     parts = [HEAD, "```text", help_of(), "```"]
     for name in COMMANDS:
         parts += [f"\n## artifactkit {name}\n", "```text", help_of(name), "```"]
+        for sub in SUBCOMMANDS.get(name, {}):
+            parts += [f"\n### artifactkit {name} {sub}\n", "```text", help_of(name, sub), "```"]
     return "\n".join([*parts, CODES_HEAD.rstrip(), *exit_codes(), JSON.rstrip(), *element_types()]) + "\n"
 
 

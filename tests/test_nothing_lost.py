@@ -29,11 +29,13 @@ from test_staging import contents
 
 from artifactkit.errors import ArtifactkitError, Corrupt, OutputError, Truncated
 from artifactkit.placing import Progress
+from artifactkit.provenance import check
 from artifactkit.route import ConvertOptions, plan
 from artifactkit.run import execute
-from artifactkit.staging import LEFTOVER
+from artifactkit.staging import LEFTOVER, Stage
 
 BIG = 24 << 20
+SUFFIX = ".intoto.jsonl"
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +78,26 @@ def leftovers(folder: Path) -> list[str]:
     return sorted(n for n in os.listdir(folder) if LEFTOVER.search(n))
 
 
+def names_of(out: Path) -> list[str]:
+    """What a conversion leaves: the artifact, and its statement."""
+    return [out.name, out.name + SUFFIX]
+
+
+def is_stated(out: Path) -> bool:
+    """Whether a statement stands beside ``out``. If so, it is about ``out``: at no moment is one of another there."""
+    if not out.with_name(out.name + SUFFIX).exists():
+        return False
+    here = check.digests(check.artifact_files(str(out)))
+    items, _ = check.check_artifact(check.read_for(str(out)), here, out.is_file())
+    assert not check.failures(items), items
+    return True
+
+
+def recovered(out: Path) -> None:
+    """What the next run does before anything else."""
+    Stage(str(out), folder=not out.suffix, force=True, suffix=SUFFIX)
+
+
 def wait_for_staging(process: subprocess.Popen[str], folder: Path) -> bool:
     """Until something is staged in ``folder``; False when the process ended without our seeing it."""
     while process.poll() is None:
@@ -88,12 +110,13 @@ def wait_for_staging(process: subprocess.Popen[str], folder: Path) -> bool:
 
 
 @pytest.mark.parametrize("kind", ["new", "force", "folder"])
-def test_killed_at_any_moment(tmp_path: Path, big: Path, whole: bytes, kind: str) -> None:
+def test_killed_at_any_moment(tmp_path: Path, fixtures: Path, big: Path, whole: bytes, kind: str) -> None:
     out = tmp_path / ("out" if kind == "folder" else "out.safetensors")
     held = out / "model.safetensors" if kind == "folder" else out
+    old = b""
     if kind != "new":
-        held.parent.mkdir(exist_ok=True)
-        held.write_bytes(b"old")
+        convert(fixtures / "plain.pt", out)
+        old = held.read_bytes()
     moments = random.Random(kind)
     survived = 0
     for _ in range(5):
@@ -103,18 +126,23 @@ def test_killed_at_any_moment(tmp_path: Path, big: Path, whole: bytes, kind: str
         process.kill()
         ended(process)
         survived += process.returncode == 0
-        assert set(os.listdir(tmp_path)) - set(leftovers(tmp_path)) <= {out.name}
+        assert set(os.listdir(tmp_path)) - set(leftovers(tmp_path)) <= set(names_of(out))
+        is_stated(out)
+        recovered(out)
+        assert is_stated(out) == held.exists()
         if held.exists():
-            assert held.read_bytes() in ([whole] if kind == "new" else [b"old", whole])
+            assert held.read_bytes() in ([whole] if kind == "new" else [old, whole])
             if kind == "new":
                 out.unlink()
+                out.with_name(out.name + SUFFIX).unlink()
         else:
             assert kind == "new"
         if kind == "folder":
             assert os.listdir(out) == ["model.safetensors"]
     convert(big, out, force=True)
     assert held.read_bytes() == whole
-    assert os.listdir(tmp_path) == [out.name]
+    assert is_stated(out)
+    assert sorted(os.listdir(tmp_path)) == names_of(out)
 
 
 # The program kills itself right after call number N of a function; nothing of Python gets to clean up.
@@ -129,57 +157,82 @@ def killing(*args, **kwargs):
 module.{name} = killing
 """
 WITHOUT_RENAMEAT2 = "from artifactkit import filesystem\nfilesystem.rename2 = lambda old, new, flags: False\n"
-# function, number of the call, what the destination then is; by the way of the plain renames
-STEPS = [
-    ("os", "rename", 1, "absent"),  # the old folder is aside: the one moment, and only where the system cannot exchange
-    ("os", "rename", 2, "new"),
-    ("os", "rename", 3, "new"),
-    ("os", "fsync", 1, "old"),
-    ("os", "fsync", 3, "new"),
-    ("os", "mkdir", 1, "old"),
-    ("os", "ftruncate", 1, "old"),
+# function, number of the call, what the destination then is, and whether its statement is there.
+FOLDER_STEPS = [
+    ("os", "mkdir", 1, "old", True),
+    ("os", "ftruncate", 1, "old", True),
+    ("os", "fsync", 1, "old", True),
+    ("os", "fsync", 3, "old", True),  # the new statement, under its staged name
+    ("os", "rename", 1, "old", False),  # the old statement is aside
+    ("os", "rename", 2, "absent", False),  # the old folder too: only where the system cannot exchange two names
+    ("os", "rename", 3, "new", False),
+    ("os", "rename", 4, "new", False),
+    ("os", "replace", 1, "new", True),  # the new statement has its name
+    ("os", "fsync", 4, "new", True),
+]
+FILE_STEPS = [
+    ("os", "open", 4, "old", True),
+    ("os", "fsync", 1, "old", True),
+    ("os", "fsync", 2, "old", True),
+    ("os", "rename", 1, "old", False),
+    ("os", "replace", 1, "new", False),
+    ("os", "replace", 2, "new", True),
+    ("os", "fsync", 3, "new", True),
+]
+NEW_STEPS = [
+    ("os", "fsync", 2, "absent", False),
+    ("artifactkit.filesystem", "rename2", 1, "new", False),
+    ("os", "replace", 1, "new", True),
+    ("os", "fsync", 3, "new", True),
 ]
 
 
-@pytest.mark.parametrize(("module", "name", "number", "state"), STEPS)
-def test_killed_between_the_steps_of_replacing_a_folder(
-    tmp_path: Path, fixtures: Path, module: str, name: str, number: int, state: str
+@pytest.mark.parametrize(
+    ("kind", "step"),
+    [
+        *(("folder", step) for step in FOLDER_STEPS),
+        *(("file", step) for step in FILE_STEPS),
+        *(("new", step) for step in NEW_STEPS),
+    ],
+    ids=str,
+)
+def test_killed_between_two_steps(
+    tmp_path: Path, fixtures: Path, kind: str, step: tuple[str, str, int, str, bool]
 ) -> None:
-    out = tmp_path / "out"
+    module, name, number, state, stated = step
+    out = tmp_path / ("out" if kind == "folder" else "out.safetensors")
+    held = out / "model.safetensors" if kind == "folder" else out
     convert(fixtures / "plain.pt", out)
-    new = contents_of(out)
-    (out / "model.safetensors").write_bytes(b"old")
-    code = WITHOUT_RENAMEAT2 + KILLED_AFTER.format(module=module, name=name, number=number)
-    process = start(fixtures / "plain.pt", out, "--force", code=code)
+    new = held.read_bytes()
+    if kind == "new":
+        out.unlink()
+        out.with_name(out.name + SUFFIX).unlink()
+    else:
+        convert(fixtures / "trainer.ckpt", out, force=True)
+    old = held.read_bytes() if kind != "new" else None
+    code = WITHOUT_RENAMEAT2 if kind == "folder" else ""
+    code += KILLED_AFTER.format(module=module, name=name, number=number)
+    options = ["--force"] if kind != "new" else []
+    process = start(fixtures / "plain.pt", out, *options, code=code)
     assert ended(process)[0] == -signal.SIGKILL
-    found = contents_of(out) if out.exists() else {}
-    assert found == {"absent": {}, "old": {"model.safetensors": b"old"}, "new": new}[state]
-    assert leftovers(tmp_path) == sorted(n for n in os.listdir(tmp_path) if n != "out")
-    # The next run, though refused, has put back what was aside; the one that does its work leaves nothing else.
-    assert ended(start(fixtures / "plain.pt", out))[0] == 2
-    assert contents_of(out) == (new if state == "new" else {"model.safetensors": b"old"})
+    found = held.read_bytes() if held.exists() else None
+    assert found == {"absent": None, "old": old, "new": new}[state]
+    assert is_stated(out) is stated
+    assert set(os.listdir(tmp_path)) - set(leftovers(tmp_path)) <= set(names_of(out))
+    # The next run, though refused, has put back what was aside, or has done what was left to do.
+    if state != "absent" or kind == "folder":
+        assert ended(start(fixtures / "plain.pt", out))[0] == 2
+        assert held.read_bytes() == (new if state == "new" else old)
+        assert is_stated(out)
+        assert sorted(os.listdir(tmp_path)) == names_of(out)
     convert(fixtures / "plain.pt", out, force=True)
-    assert contents_of(out) == new
-    assert os.listdir(tmp_path) == ["out"]
+    assert held.read_bytes() == new
+    assert is_stated(out)
+    assert sorted(os.listdir(tmp_path)) == names_of(out)
 
 
 def contents_of(folder: Path) -> dict[str, bytes]:
     return {p.name: p.read_bytes() for p in folder.iterdir()}
-
-
-def test_killed_after_each_step_of_replacing_a_file(tmp_path: Path, fixtures: Path) -> None:
-    out = tmp_path / "out.safetensors"
-    convert(fixtures / "plain.pt", out)
-    new = out.read_bytes()
-    for name, number, state in (("fsync", 1, b"old"), ("replace", 1, new), ("fsync", 2, new), ("open", 60, None)):
-        out.write_bytes(b"old")
-        code = KILLED_AFTER.format(module="os", name=name, number=number)
-        process = start(fixtures / "plain.pt", out, "--force", code=code)
-        ended(process)
-        assert out.read_bytes() in ([state] if state else [b"old", new])
-        assert set(os.listdir(tmp_path)) - set(leftovers(tmp_path)) == {out.name}
-    convert(fixtures / "plain.pt", out, force=True)
-    assert os.listdir(tmp_path) == [out.name]
 
 
 # Stopped.
@@ -204,10 +257,15 @@ def test_stopped_by_a_signal(tmp_path: Path, big: Path, whole: bytes, number: si
             assert code == 0 or not seen
             held = out / "model.safetensors" if kind == "folder" else out
             assert held.read_bytes() == whole
+            assert is_stated(out)
             shutil.rmtree(out) if kind == "folder" else out.unlink()
+            out.with_name(out.name + SUFFIX).unlink()
 
 
-TRACED = ("artifactkit/staging.py", "artifactkit/placing.py", "artifactkit/run.py")
+TRACED = ("artifactkit/beside.py", "artifactkit/staging.py", "artifactkit/placing.py", "artifactkit/run.py")
+
+
+CLEANING = ("__exit__", "_abandon", "_take_away", "settle", "_settle")
 
 
 @contextlib.contextmanager
@@ -253,15 +311,19 @@ def test_interrupted_before_every_line(tmp_path: Path, fixtures: Path, kind: str
     held = out / "model.safetensors" if kind == "folder" else out
     convert(fixtures / "plain.pt", out)
     new = held.read_bytes()
+    aside = tmp_path.with_name(tmp_path.name + "-old")
+    aside.mkdir()
+    convert(fixtures / "trainer.ckpt", aside / out.name)
+    old = (aside / held.relative_to(tmp_path)).read_bytes()
     chosen = ConvertOptions(force=kind != "new")
     number, step = 0, 2 if kind == "folder" else 4
     while True:
         number += step
-        if kind == "new":
-            held.unlink(missing_ok=True)
-        else:
-            held.parent.mkdir(exist_ok=True)
-            held.write_bytes(b"old")
+        for name in names_of(out):
+            shutil.rmtree(tmp_path / name) if (tmp_path / name).is_dir() else (tmp_path / name).unlink(missing_ok=True)
+            if kind != "new":
+                copy = shutil.copytree if (aside / name).is_dir() else shutil.copy2
+                copy(aside / name, tmp_path / name)
         route = plan(str(fixtures / "plain.pt"), str(out), chosen)
         try:
             with interrupted_at_line(number) as where:
@@ -270,17 +332,20 @@ def test_interrupted_before_every_line(tmp_path: Path, fixtures: Path, kind: str
         except KeyboardInterrupt:
             pass
         if held.exists():
-            assert held.read_bytes() in ([new] if kind == "new" else [b"old", new]), where
+            assert held.read_bytes() in ([new] if kind == "new" else [old, new]), where
         else:
             assert kind == "new", where
+        stated = is_stated(out)
         for name in leftovers(tmp_path):
-            assert where[0] in ("__exit__", "_abandon"), where
+            assert where[0] in CLEANING, where
             (tmp_path / name).rename(tmp_path / ".left")  # this process lives, so it still holds the lock
             shutil.rmtree(tmp_path / ".left") if (tmp_path / ".left").is_dir() else (tmp_path / ".left").unlink()
-        assert set(os.listdir(tmp_path)) - set(leftovers(tmp_path)) <= {out.name}
+        assert stated == held.exists() or where[0] in CLEANING, where
+        assert set(os.listdir(tmp_path)) <= set(names_of(out))
     assert number > 100
     assert held.read_bytes() == new
-    assert os.listdir(tmp_path) == [out.name]
+    assert is_stated(out)
+    assert sorted(os.listdir(tmp_path)) == names_of(out)
 
 
 def test_a_stopped_process_keeps_its_work_and_loses_the_race(tmp_path: Path, big: Path, whole: bytes) -> None:
@@ -302,7 +367,8 @@ def test_a_stopped_process_keeps_its_work_and_loses_the_race(tmp_path: Path, big
     code, err = ended(first)
     assert (code, "appeared while" in err) == (2, True), err
     assert out.read_bytes() == whole
-    assert os.listdir(tmp_path) == [out.name]
+    assert is_stated(out)
+    assert sorted(os.listdir(tmp_path)) == names_of(out)
 
 
 @pytest.mark.parametrize("force", [False, True])
@@ -311,7 +377,8 @@ def test_two_at_once(tmp_path: Path, fixtures: Path, force: bool) -> None:
     both = [start(fixtures / name, out, *(["--force"] if force else [])) for name in ("plain.pt", "tiny-llama")]
     codes = sorted(ended(p)[0] for p in both)
     assert codes == ([0, 0] if force else [0, 2])
-    assert os.listdir(tmp_path) == ["out"]
+    assert sorted(os.listdir(tmp_path)) == names_of(out)
+    assert is_stated(out)
     assert ended(start(fixtures / "plain.pt", tmp_path / "a"))[0] == 0
     assert ended(start(fixtures / "tiny-llama", tmp_path / "b"))[0] == 0
     assert contents_of(out) in [contents_of(tmp_path / "a"), contents_of(tmp_path / "b")]
@@ -364,7 +431,7 @@ def test_a_disk_that_fills_up_half_way(tiny_disk: Path, big: Path, name: str, ve
     assert os.listdir(tiny_disk) == ["other"]
     (tiny_disk / "other").unlink()
     convert(big, out, verify=verify)
-    assert os.listdir(tiny_disk) == [name]
+    assert sorted(os.listdir(tiny_disk)) == (names_of(out) if verify else [name])
 
 
 def test_what_was_there_survives_a_full_disk(tiny_disk: Path, big: Path) -> None:
@@ -374,7 +441,8 @@ def test_what_was_there_survives_a_full_disk(tiny_disk: Path, big: Path) -> None
     with pytest.raises(OutputError, match="not enough space"):
         convert(big, out, force=True)
     assert out.read_bytes() == before
-    assert os.listdir(tiny_disk) == [out.name]
+    assert is_stated(out)
+    assert sorted(os.listdir(tiny_disk)) == names_of(out)
 
 
 def test_a_limit_of_file_size(tmp_path: Path, big: Path) -> None:

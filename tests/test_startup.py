@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 from conftest import ROOT, environment
 
-from artifactkit.cli import COMMANDS
+from artifactkit.cli import COMMANDS, SUBCOMMANDS
 
 HEAVY = {
     "numpy",
@@ -30,6 +30,7 @@ HEADERS_ONLY = [
     ["--help"],
     ["--version"],
     *([name, "--help"] for name in COMMANDS),
+    *([name, sub, "--help"] for name, subs in SUBCOMMANDS.items() for sub in subs),
     ["inspect", "trainer.ckpt"],
     ["inspect", "tiny-llama", "--json"],
     ["inspect", "sharded"],
@@ -115,8 +116,12 @@ def test_the_table_of_commands_is_that_of_the_modules() -> None:
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_has_json_and_a_first_line_that_fits(name: str) -> None:
     tree = ast.parse((ROOT / "artifactkit" / "cli" / f"{name.replace('-', '_')}.py").read_text(encoding="utf-8"))
-    (function,) = (node for node in tree.body if isinstance(node, ast.FunctionDef) and node.name == "command")
-    assert "json" in {arg.arg for arg in [*function.args.args, *function.args.kwonlyargs]}
-    line = COMMANDS[name]
-    assert not line.endswith(".")
-    assert len(line) <= 68, "it would be broken in two on a terminal of 80 columns"
+    wanted = SUBCOMMANDS.get(name, {"command": ""})
+    functions = {node.name: node for node in tree.body if isinstance(node, ast.FunctionDef)}
+    for sub, text in wanted.items():
+        function = functions[sub.replace("-", "_")]
+        assert "json" in {arg.arg for arg in [*function.args.args, *function.args.kwonlyargs]}
+        assert not text or (ast.get_docstring(function) or "").splitlines()[0] == text
+    for line in (COMMANDS[name], *SUBCOMMANDS.get(name, {}).values()):
+        assert not line.endswith(".")
+        assert len(line) <= 68, "it would be broken in two on a terminal of 80 columns"

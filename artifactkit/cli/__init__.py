@@ -10,6 +10,9 @@ row of ``COMMANDS`` below. It is imported when it is called, and never for ``art
   everything else that goes wrong is an ``ArtifactkitError``, which passes through untouched: ``main`` renders it and
   takes its exit code.
 
+A command that is a group of commands has a row in ``SUBCOMMANDS`` too. Its module has, instead of ``command``, a
+function for each of them, under its name, whose docstring begins with the help line of that table.
+
 To print it uses ``cli.render.out``: ``out.data(line)`` for the answer (stdout; silent with ``--json``),
 ``out.say(line)`` for messages (stderr), ``out.document(ok=..., **keys)`` once, at the end, for the one document of
 ``--json`` (does nothing without it), ``out.keep(**keys)`` for keys that the document holds even when an error ends the
@@ -22,9 +25,18 @@ COMMANDS: dict[str, str] = {
     "scan": "Find out whether files, folders or repositories can execute code",
     "convert": "Convert an artifact into another format, and check what was written",
     "verify": "Check an artifact against the source it was made from",
+    "provenance": "Show where an artifact came from, and check that it is unchanged",
     "diff": "Compare two artifacts, tensor by tensor",
     "route": "Show how a source would become another format, or why it cannot",
     "init": "Write a recipe, artifactkit.toml, for a source and what to make of it",
     "lock": "Pin what artifactkit.toml names: commits, digests of files, versions",
     "formats": "List the formats that can be read and written",
+}
+
+# Of commands that are groups: the commands in them, as above.
+SUBCOMMANDS: dict[str, dict[str, str]] = {
+    "provenance": {
+        "show": "Draw the chain from an artifact back to its source",
+        "check": "Compare an artifact with what its statements say, byte for byte",
+    },
 }

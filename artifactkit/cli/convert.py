@@ -1,7 +1,8 @@
 """Convert an artifact into another format, and check what was written
 
 The format of SRC is told by content, that of DEST by its suffix or --to. Nothing that SRC names is imported or called.
-The output is staged beside DEST, opened again and compared with SRC, and renamed only then.
+The output is staged beside DEST, opened again and compared with SRC, and renamed only then. DEST.intoto.jsonl says how
+it was made: from which files, with which options, by which versions (artifactkit provenance show DEST).
 
     artifactkit convert model.pt model.safetensors
     artifactkit convert checkpoint/ out/ --dtype bf16
@@ -31,6 +32,19 @@ if TYPE_CHECKING:
 
 SHOWN = 10  # lines of a list that are shown before it is cut short
 
+NoStatement = Annotated[bool, typer.Option("--no-statement", help="Write no DEST.intoto.jsonl.")]
+NoSummary = Annotated[
+    bool, typer.Option("--no-summary", help="Write nothing of the source's origin and licence into the metadata.")
+]
+Timestamps = Annotated[bool, typer.Option("--timestamps", help="Record in the statement when the conversion ran.")]
+BuilderId = Annotated[
+    str | None,
+    typer.Option(
+        "--builder-id",
+        metavar="URI",
+        help="Who vouches for the statement, as SLSA's builder.id; $ARTIFACTKIT_BUILDER_ID does the same.",
+    ),
+]
 Ledger = Annotated[bool, typer.Option("--ledger", help="Print every line of the ledger.")]
 
 
@@ -52,6 +66,10 @@ def command(
     repair: o.Repair = False,
     dry_run: o.DryRun = False,
     no_verify: o.NoVerify = False,
+    no_statement: NoStatement = False,
+    no_summary: NoSummary = False,
+    timestamps: Timestamps = False,
+    builder_id: BuilderId = None,
     ledger: Ledger = False,
     locked: o.Locked = False,
     strict: o.Strict = False,
@@ -65,7 +83,7 @@ def command(
     from .. import dtypes, trees
     from ..route import ConvertOptions, plan
     from ..run import check_destination, input_files
-    from ..types import ReadOptions
+    from ..types import Origin, ReadOptions
     from .located import fetch, locate
 
     options = ConvertOptions(
@@ -81,6 +99,10 @@ def command(
         strict=strict,
         force=force,
         verify=not no_verify,
+        statement=not no_statement,
+        summary=not no_summary,
+        timestamps=timestamps,
+        builder=builder_id,
         read=ReadOptions(state_dict_key, everything, keep_prefix, repair),
     )
     out.keep(source=src, destination=dest, dry_run=dry_run)
@@ -93,15 +115,16 @@ def command(
     located = locate(src, require_pinned)
     out.keep(**located.to_json())
     src = located.path
+    origin = Origin(located.given, located.uri, located.commit)
     folder = trees.is_dir(src)
     if not folder:  # before it is read: a file can be broken and malicious
         _judge([src], allow_unsafe_source)
-    route = plan(src, dest, options)
+    route = plan(src, dest, options, origin)
     if folder:
         _judge(input_files(route), allow_unsafe_source)
     if pin is not None:
         options = replace(options, expected=pin.expect(input_files(route), src))
-    check_destination(route, options)
+    check_destination(route, options, look_only=dry_run)
     out.keep(**_route_json(route))
     out.data(f"{route.opened.format.name} -> {route.target.name}")
     out.data(*table([(f"  {step.name}", step.detail) for step in route.steps]))
@@ -112,7 +135,7 @@ def command(
     if fetch(input_files(route), located):
         # What was read so far came in ranges. From here on it is the files that were verified.
         _judge(input_files(route), allow_unsafe_source)
-        route = _the_same(route, plan(src, dest, options))
+        route = _the_same(route, plan(src, dest, options, origin))
     return _convert(route, options, show_ledger=ledger)
 
 
@@ -178,6 +201,10 @@ def _convert(route: Route, options: ConvertOptions, show_ledger: bool) -> int:
         out.data(f"wrote {digest.name}: {size(digest.size)}, sha256 {digest.sha256}")
     if not conversion.outputs:
         out.data(f"wrote {route.destination}: {size(route.nbytes)}")
+    if conversion.statement is not None:
+        out.data(f"statement: {conversion.statement}")
+    else:
+        out.data("statement: none (--no-statement)" if options.verify else "statement: none (--no-verify: no digests)")
     out.data(f"function: not verified (run: {_verify_command(route, options)})")
     out.say(f"{size(route.nbytes)} in {duration(seconds)}")
     out.document(ok=True, seconds=round(seconds, 3), **_conversion_json(conversion))
@@ -326,4 +353,5 @@ def _conversion_json(conversion: Conversion) -> dict[str, object]:
         "checks": [check.to_json() for check in conversion.report.checks],
         "inputs": [digest.to_json() for digest in conversion.inputs],
         "outputs": [digest.to_json() for digest in conversion.outputs],
+        "statement": conversion.statement,
     }

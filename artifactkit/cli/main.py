@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib
+import inspect
 import os
 import signal
 import sys
 from collections.abc import Sequence
-from types import FrameType
+from types import FrameType, ModuleType
 from typing import Annotated, Any, NoReturn
 
 import typer
@@ -16,7 +17,7 @@ import typer.main
 
 from .. import __version__
 from ..errors import ArtifactkitError, Interrupted, UsageError, printable
-from . import COMMANDS
+from . import COMMANDS, SUBCOMMANDS
 from .render import out
 
 PROGRAM = "artifactkit"
@@ -76,10 +77,33 @@ class ReaderGone(Exception):
 def load(name: str) -> Any:
     """Import one command's module and make typer's command of its function."""
     module = importlib.import_module(f"{__package__}.{name.replace('-', '_')}")
-    single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     text = (module.__doc__ or "").strip()
+    if name in SUBCOMMANDS:
+        return _group(name, module, text)
+    single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
     single.command(name, cls=Command, help=_verbatim(text), context_settings=HELP_NAMES)(module.command)
     return typer.main.get_command(single)
+
+
+def _group(name: str, module: ModuleType, text: str) -> Any:
+    """The group of commands that one module holds, a function each."""
+    group = typer.Typer(
+        name=name, help=_verbatim(text), no_args_is_help=True, context_settings=HELP_NAMES,
+        add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
+    )  # fmt: skip
+    for sub in SUBCOMMANDS[name]:
+        function = getattr(module, sub.replace("-", "_"))
+        help_ = _verbatim(inspect.cleandoc(function.__doc__ or ""))
+        group.command(sub, cls=Command, help=help_, context_settings=HELP_NAMES)(function)
+    return typer.main.get_command(group)
+
+
+def _called(words: Sequence[str]) -> str:
+    """The command that a command line calls, with the command in it where it is a group."""
+    name = next((word for word in words if word in COMMANDS), "")
+    inner = SUBCOMMANDS.get(name, {})
+    sub = next((word for word in words[words.index(name) + 1 :] if word in inner), "") if inner else ""
+    return f"{name} {sub}".strip()
 
 
 def _verbatim(text: str) -> str:
@@ -113,7 +137,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     """Run one command line and return its exit code (DESIGN section 8)."""
     args = list(sys.argv[1:] if argv is None else argv)
     own = args[: args.index("--")] if "--" in args else args
-    out.start(command=next((a for a in own if a in COMMANDS), ""), json="--json" in own, words=args)
+    out.start(command=_called(own), json="--json" in own, words=args)
     _stop_by_exception()
     try:
         code = typer.main.get_command(app).main(args, prog_name=PROGRAM, standalone_mode=False)

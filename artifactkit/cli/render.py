@@ -128,7 +128,7 @@ class Out:
         import json
 
         head: dict[str, object] = {
-            "schema": f"artifactkit/{self.command or 'cli'}/{SCHEMA_VERSION}",
+            "schema": f"artifactkit/{self.command.replace(' ', '-') or 'cli'}/{SCHEMA_VERSION}",
             "command": self.command,
             "ok": ok,
             "errors": [error.to_json() for error in errors],

@@ -1,7 +1,8 @@
 """Check an artifact against the source it was made from
 
 Level 1 accounts for names, shapes and dtypes; level 2 compares every value: bit for bit, or within half a unit in the
-last place where the artifact has another float type. Options that chose or named tensors are given again.
+last place where the artifact has another float type. Options that chose or named tensors are given again. Where
+ARTIFACT.intoto.jsonl stands beside ARTIFACT, the verdict is added to it.
 
     artifactkit verify model.safetensors --against model.pt
 """
@@ -16,8 +17,13 @@ from . import options as o
 from .render import out, table
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from ..artifact import Weights
+    from ..opening import Opened
     from ..report import Report
+    from ..types import Origin
+    from ..verdict import Verdicts
 
 Artifact = Annotated[str, typer.Argument(metavar="ARTIFACT", help="What was made.", show_default=False)]
 Against = Annotated[str, typer.Option("--against", metavar="SRC", help="What it was made from.", show_default=False)]
@@ -25,6 +31,14 @@ Device = Annotated[
     list[str] | None,
     typer.Option(
         "--device", metavar="D", help="Ask for level 3 (function) on this device; repeatable.", show_default=False
+    ),
+]
+Statement = Annotated[
+    bool | None,
+    typer.Option(
+        "--statement/--no-statement",
+        help="Write the verdict into ARTIFACT.intoto.jsonl; by default where there is one that can be written.",
+        show_default=False,
     ),
 ]
 FAILURES_SHOWN = 20
@@ -41,13 +55,14 @@ def command(
     exclude: o.Exclude = None,
     rename: o.Rename = None,
     device: Device = None,
+    statement: Statement = None,
     require_pinned: o.RequirePinned = False,
     json: o.Json = False,
 ) -> int:
     from ..opening import open_source
     from ..report import Check
     from ..route import ConvertOptions, chosen
-    from ..types import ReadOptions
+    from ..types import Origin, ReadOptions
     from ..verify.compare import compare, matched
     from .located import fetch_weights, locate, say_commit
 
@@ -67,18 +82,68 @@ def command(
     weights = [source.weights, *(after for _, after in chosen(source.weights, options))][-1]
     if not made.format.named:
         made.weights = matched(made.weights, weights)
+    chose = {
+        "from": from_, "state_dict_key": state_dict_key, "everything": everything, "keep_prefix": keep_prefix,
+        "include": list(options.include), "exclude": list(options.exclude), "rename": list(options.rename),
+    }  # fmt: skip
+    verdicts = _verdicts(made, source, Origin(against, sources[1].uri, sources[1].commit), chose, statement)
     with out.progress(f"comparing {artifact}", weights.nbytes, len(weights.tensors)) as advance:
-        report = compare(made.weights, weights, advance)
+        try:
+            report = compare(made.weights, weights, advance)
+        except BaseException:
+            if verdicts is not None:
+                verdicts.cancel()
+            raise
+    if verdicts is not None:
+        verdicts.judge(report)
     if device:
         for name in device:
             detail = f"{name}: weights alone compute nothing, and this version runs no model"
-            report.add(Check("function", "function", "not-verified", detail))
+            report.add(Check("function", "function", "not-verified", detail, device=name))
     else:
         report.add(Check("function", "function", "not-run", "not asked for (--device)"))
-    return _show(artifact, against, made.weights, report)
+    written = _write(verdicts, report, device or [], statement)
+    return _show(artifact, against, made.weights, report, written)
 
 
-def _show(artifact: str, against: str, weights: Weights, report: Report) -> int:
+def _verdicts(
+    made: Opened, source: Opened, origin: Origin, chose: Mapping[str, object], wanted: bool | None
+) -> Verdicts | None:
+    """What is to become of the verdict: None where there is no file of statements, or it is to stay as it is."""
+    from ..errors import UsageError
+    from ..provenance.bundle import beside
+    from ..verdict import Verdicts, bundle_of
+
+    found = None if wanted is False else bundle_of(made.given)
+    if found is None:
+        if wanted:
+            raise UsageError(
+                "no statement stands beside the artifact", file=made.given, expected=beside(made.given),
+                hint="convert writes one",
+            )  # fmt: skip
+        return None
+    verdicts = Verdicts(found, made, source, origin, {k: v for k, v in chose.items() if v})
+    verdicts.start()
+    return verdicts
+
+
+def _write(verdicts: Verdicts | None, report: Report, devices: list[str], wanted: bool | None) -> str | None:
+    """Write the verdict; the file that it was written to. Where nobody asked for it, not being able to is a warning."""
+    from ..errors import OutputError
+
+    if verdicts is None:
+        return None
+    try:
+        verdicts.write(report, list(dict.fromkeys(devices)))
+    except OutputError as error:
+        if wanted:
+            raise
+        out.warn(f"the verdict was not written: {error.what}: {error.file}")
+        return None
+    return verdicts.bundle.path
+
+
+def _show(artifact: str, against: str, weights: Weights, report: Report, written: str | None) -> int:
     failed = report.failed
     shown = [c for c in report.checks if c not in failed] + failed[:FAILURES_SHOWN]
     out.data(*table([(f"  {c.level}", c.status, c.name, c.tensor or "", c.detail) for c in shown]))
@@ -86,5 +151,8 @@ def _show(artifact: str, against: str, weights: Weights, report: Report) -> int:
         out.data(f"  ... and {len(failed) - FAILURES_SHOWN} more (--json lists all)")
     ok = bool(report)
     out.data(f"{'verified' if ok else 'NOT VERIFIED'}: {artifact} against {against}")
-    out.document(ok=ok, artifact=artifact, against=against, checks=[c.to_json() for c in report.checks])
+    if written is not None:
+        out.data(f"verdict: {'PASSED' if ok else 'FAILED'}, in {written}")
+    checks = [c.to_json() for c in report.checks]
+    out.document(ok=ok, artifact=artifact, against=against, checks=checks, statement=written)
     return 0 if ok else 1

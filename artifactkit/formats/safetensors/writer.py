@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from ...artifact import TensorView, Weights
 from ...errors import Refused, RouteRefused, UsageError
 from ...source import Inline
-from ...types import OutputFile, Part, WriteOptions
+from ...types import SUMMARY_PREFIX, OutputFile, Part, Summary, WriteOptions
 
 METADATA = "__metadata__"
 FORMAT_KEY = "format"
@@ -49,7 +49,7 @@ def write(weights: Weights, options: WriteOptions) -> list[OutputFile]:
         limit = DEFAULT_SHARD
     shards = split(weights.tensors.values(), limit)
     ties = {name: alias.target for name, alias in weights.aliases.items()}
-    metadata = _metadata(weights)
+    metadata = _metadata(weights, options.summary)
     if len(shards) == 1:
         name = "model.safetensors" if options.folder else options.name
         return [_file(name, shards[0], {**metadata, **ties})]
@@ -87,9 +87,18 @@ def split(tensors: Iterable[TensorView], limit: int | None) -> list[list[TensorV
     return shards
 
 
-def _metadata(weights: Weights) -> dict[str, str]:
-    """The source's metadata. transformers refuses a file whose metadata does not say ``format``: pt for torch's own."""
+def _metadata(weights: Weights, summary: Summary | None) -> dict[str, str]:
+    """The source's metadata, and the summary of where it is from, which replaces an older one.
+
+    transformers refuses a file whose metadata does not say ``format``: pt for torch's own. An entry of the summary that
+    would be read as a tied tensor is left out.
+    """
     metadata = dict(weights.metadata)
+    if summary is not None:
+        known = summary.metadata()
+        if summary.source is not None:  # what an older one says of its source does not fit the new one
+            metadata = {key: value for key, value in metadata.items() if not key.startswith(SUMMARY_PREFIX)}
+        metadata |= {key: value for key, value in known.items() if value not in weights.tensors}
     from_torch = weights.format.startswith(("torch", "pt2"))
     if from_torch or weights.aliases:
         metadata.setdefault(FORMAT_KEY, "pt")
