@@ -124,10 +124,11 @@ def _read_index(path: str, given_format: str | None, options: ReadOptions) -> tu
 
 
 def _absent(src: str) -> ArtifactkitError:
-    if src.startswith("hf://"):
-        return Unreadable("this version does not fetch from the hub", file=src, hint="give a local file or folder")
-    if re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", src) and not os.path.exists(os.path.dirname(src)):
-        return Unreadable("no such file or folder", file=src, hint=f"for a model on the hub write hf://{src}@<commit>")
+    if trees.is_url(src):
+        return Unreadable("no such file or folder in this revision", file=src)
+    named = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", src) and not src.endswith(WEIGHT_SUFFIXES)
+    if named and not os.path.exists(os.path.dirname(src)):
+        return Unreadable("no such file or folder", file=src, hint=f"for the model on the hub: hf://{src}")
     parent = os.path.dirname(os.path.abspath(src))
     if not os.path.isdir(parent):
         return Unreadable("no such file or folder", file=src, hint=f"the folder {parent} is not there")

@@ -198,8 +198,13 @@ def test_a_kept_listing_says_digests_where_there_are_no_links(here: Path, cut_of
         opening.open_source(sources.locate(f"hf://o/n@{commit}").path)
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"format_version": 2}', '{"format_version": 1, "files": 7}',
-                                  '{"format_version": 1, "files": {"model.safetensors": {"size": "x"}}}', "[" * 5000])  # fmt: skip
+@pytest.mark.parametrize(
+    "text",
+    [
+        "", "[]", "{", "[" * 5000, '{"format_version": 2}', '{"format_version": 1, "files": 7}',
+        '{"format_version": 1, "files": {"model.safetensors": {"size": "x"}}}',
+    ],
+)  # fmt: skip
 def test_a_kept_listing_that_is_none_is_passed_over(here: Path, cut_off: None, text: str) -> None:
     repo = by_hand(here, {"model.safetensors": safetensors(1)})
     (repo / "trees").mkdir()

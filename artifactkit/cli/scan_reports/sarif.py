@@ -10,7 +10,7 @@ import os
 from typing import Any
 from urllib.parse import quote
 
-from ... import __version__
+from ... import __version__, trees
 from ...errors import printable
 from ...scan.baseline import KNOWN, fingerprint, relative
 from ...scan.model import ORDER, FileReport, Finding, Rule
@@ -149,6 +149,8 @@ def _result(
 def _location(path: str) -> dict[str, Any]:
     """A relative URI from the root where the file lies below it, else an absolute one."""
     raw = quote(os.fsencode(path.replace(os.sep, "/")))
+    if trees.is_url(path):
+        return {"uri": quote(os.fsencode(path), safe="/:@")}
     if os.path.isabs(path):
         return {"uri": f"file://{raw}"}
     return {"uri": raw, "uriBaseId": "%SRCROOT%"}
