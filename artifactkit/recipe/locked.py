@@ -14,7 +14,7 @@ from .lockfile import Lock, LockedFile, LockedSource
 from .model import FILE, Recipe
 from .problems import near
 from .read import read
-from .resolve import is_local, path_of, uri_of
+from .resolve import is_local, name_in, path_of, uri_of
 
 AGAIN = "artifactkit lock --check says what drifted; artifactkit lock takes it as it is now"
 
@@ -30,12 +30,14 @@ class Locked:
     def expect(self, paths: Iterable[str], root: str) -> dict[str, str]:
         """The sha256 that each of ``paths`` has to have, which lie in ``root`` or are it.
 
-        Refused (exit 1) for a file that is not locked, that is gone, or that has another size already.
+        Refused (exit 1) for a file that is not locked, that is gone, or that is known to be another already: by its
+        size, or by the digest that is stated of it.
         """
         out = {}
-        used = {path: _name(path, root) for path in paths}
+        used = {path: name_in(path, root) for path in paths}
+        folder = root if trees.is_dir(root) else os.path.dirname(root)
         for name in sorted(self.files.keys() - set(used.values())):
-            path = root if os.path.basename(root) == name and not trees.is_dir(root) else os.path.join(root, name)
+            path = os.path.join(folder, name)
             if not trees.is_file(path):
                 raise Refused("--locked: a file that is locked is gone", file=path, hint=AGAIN)
         for path, name in used.items():
@@ -50,6 +52,12 @@ class Locked:
                 raise Refused(
                     "--locked: a file is not what it was when it was locked", file=path,
                     expected=f"{file.size} bytes", found=f"{size} bytes", hint=AGAIN,
+                )  # fmt: skip
+            stated = trees.sha256(path)
+            if stated is not None and stated != file.sha256:  # known before it is fetched
+                raise Refused(
+                    "--locked: a file is not what it was when it was locked", file=path,
+                    expected=f"sha256 {file.sha256}", found=f"sha256 {stated}", hint=AGAIN,
                 )  # fmt: skip
             out[path] = file.sha256
         return out
@@ -131,12 +139,3 @@ def _check_recipe(source: LockedSource, recipe: Recipe) -> None:
             f"--locked: the recipe and the lock disagree about {source.what}", file=recipe.file,
             expected=source.source + (f" at {source.revision}" if source.revision else ""), found=now, hint=AGAIN,
         )  # fmt: skip
-
-
-def _name(path: str, root: str) -> str:
-    """The name of a file within its source."""
-    if path == root:
-        return os.path.basename(path)
-    if trees.is_url(path):
-        return path.removeprefix(root).strip("/")
-    return os.path.relpath(path, root).replace(os.sep, "/")

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 
 from .. import opening, sources, trees
 from ..errors import ArtifactkitError, LimitExceeded, Unreadable
@@ -83,9 +82,17 @@ def _walk(folder: str) -> Iterator[str]:
             yield path
 
 
+def name_in(path: str, root: str) -> str:
+    """The name of a file within its source: relative to the folder ``root``, or to that of the file ``root``."""
+    folder = root if trees.is_dir(root) else os.path.dirname(root)
+    if trees.is_url(path):
+        return path.removeprefix(folder).strip("/")
+    return os.path.relpath(path, folder or os.curdir).replace(os.sep, "/")
+
+
 def _locked(root: str, path: str, hashing: Hashing) -> LockedFile:
     """One file with its digest: as its place states it, else of its content."""
-    name = os.path.basename(path) if path == root else os.path.relpath(path, root).replace(os.sep, "/")
+    name = name_in(path, root)
     mounted = trees.find(path)
     if mounted is not None and trees.is_file(path):
         tree, inner = mounted
@@ -98,8 +105,3 @@ def _locked(root: str, path: str, hashing: Hashing) -> LockedFile:
     digest = sha256_file(file)
     file.close()
     return LockedFile(name, digest.size, digest.sha256)
-
-
-def with_name(source: LockedSource, pinned: Pinned) -> LockedSource:
-    """What was locked under another name."""
-    return replace(source, kind=pinned.kind, name=pinned.name)
