@@ -15,6 +15,7 @@ WEB = ("https", "http")
 STORES = ("s3", "gs", "gcs", "az", "abfs", "abfss", "memory")
 SCHEMES = (*WEB, *STORES)
 
+_CHAIN = re.compile(r"::[A-Za-z0-9+]*://")  # fsspec opens what one names through what the other does
 _DIGEST = re.compile(r"sha256=([0-9a-fA-F]{64})")
 # Parameters by which a signed address is let in: whoever reads a log must not be.
 _SECRET = re.compile(r"sig|token|key|password|secret|auth|credential|x-(?:amz|goog|ms)-|^se$|^st$|^sp$", re.IGNORECASE)
@@ -86,7 +87,7 @@ def parse(text: str) -> Address:
             hint="write it in percent encoding: %20 for a space",
         )
     whole, mark, fragment = text.partition("#")
-    if "::" in whole:
+    if _CHAIN.search(whole) or (not whole.lower().startswith(("http://", "https://")) and "::" in whole):
         raise UsageError("chained URLs are not read", file=shown, hint="give the URL of the file itself")
     try:
         parts = urlsplit(whole)

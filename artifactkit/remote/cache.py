@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import os
 import re
+import secrets
 from collections.abc import Callable
 
 from ..errors import Corrupt, LimitExceeded, OutputError
@@ -99,7 +100,7 @@ def fetch(store: Store, url: str, sha256: str | None, advance: Advance = nobody)
         fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         if not try_lock(fd):  # another run fetches the same: beside it, and not into it
             os.close(fd)
-            path, resumable = f"{path}.{os.getpid()}", False
+            path, resumable = f"{path}.{secrets.token_hex(4)}", False
             fd = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise _not_stored(error, store.shown) from error
