@@ -81,6 +81,7 @@ def command(
     from dataclasses import replace
 
     from .. import dtypes, trees
+    from ..errors import UsageError
     from ..route import ConvertOptions, plan
     from ..run import check_destination, input_files
     from ..types import Origin, ReadOptions
@@ -112,6 +113,8 @@ def command(
 
         pin = locked_source(src)
         src = pin.src
+    if trees.is_url(dest):
+        raise UsageError("the destination is no path of this machine", file=dest, hint="give a file or folder")
     located = locate(src, require_pinned)
     out.keep(**located.to_json())
     src = located.path
@@ -144,7 +147,7 @@ def _say_source(located: Located) -> None:
     from .located import command
 
     if located.moved_from is not None:
-        out.data(f"source: {located.uri}, where {located.moved_from or 'main'} is now")
+        out.data(f"source: {located.uri} ({located.moved_from or 'main'})")
         out.data(f"to repeat: {command(located.given, located.uri or '')}")
 
 

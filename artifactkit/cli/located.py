@@ -32,7 +32,7 @@ def locate(src: str, require_pinned: bool = False) -> Located:
 def say_commit(located: Located) -> None:
     """A message that says which commit a branch is at; nothing for what is pinned."""
     if located.moved_from is not None:
-        out.say(f"note: {located.moved_from or 'main'} is at {located.uri} now")
+        out.say(f"note: {located.moved_from or 'main'} is {located.uri}")
 
 
 def command(src: str, uri: str) -> str:

@@ -26,12 +26,15 @@ FIRST = 32 << 10  # fetched when a file is first touched
 WHOLE = 256 << 10  # a file of up to so many bytes is fetched at once, and verified
 AHEAD = 4 << 20  # at most, of one request
 KEPT = 32 << 20  # bytes of blocks that one tree keeps
+MUCH = 64 << 20  # read of one file in ranges, and more than half of it: then it is fetched whole, and read once
+# Without ranges a file is fetched whole, were it only for its header: up to so many bytes.
+WHOLE_WITHOUT_RANGES = 2 << 30
 
 _CONTENT_RANGE = re.compile(r"bytes (\d+)-(\d+)/(\d+|\*)")
 
 
-class NoRanges(Exception):
-    """The server sends files whole only."""
+class NotInRanges(Exception):
+    """The file is to be fetched whole. The text is a sentence that says why."""
 
 
 class Blocks:
@@ -66,10 +69,11 @@ class Ranges:
         self.shown = f"hf://{repo}@{commit}/{name}"
         self._blocks = blocks
         self._end, self._ahead = -1, 0
+        self._fetched = 0
         self._direct: str | None = None  # where the hub last redirected to, for a while
 
     def read(self, offset: int, n: int) -> bytes:
-        """``n`` bytes at ``offset``, which lie within the file. Raises NoRanges, or our error for a failure."""
+        """``n`` bytes at ``offset``, which lie within the file. Raises NotInRanges, or our error for a failure."""
         end = offset + n
         if n == 0:
             return b""
@@ -102,8 +106,11 @@ class Ranges:
             self._ahead = GRAIN
         end = min(max(needed, start + self._ahead), start + AHEAD, self.entry.size)
         end = min(-(-end // GRAIN) * GRAIN, self.entry.size)
+        if self._fetched > max(MUCH, self.entry.size // 2) and self.entry.size <= WHOLE_WITHOUT_RANGES:
+            raise NotInRanges(f"most of {self.name} is read")
         data = client.attempt(self.shown, lambda: self._request(start, end))
         self._end = end
+        self._fetched += len(data)
         self._blocks.put(self.name, start, data)
         return data
 
@@ -153,11 +160,11 @@ class Ranges:
         if response.headers.get("Content-Encoding", "identity") != "identity":
             if end is None:
                 return client.read_bounded(response, self.entry.size)
-            raise NoRanges
+            raise NotInRanges("the server sends no ranges")
         if end is None:
             return client.read_bounded(response, self.entry.size)
         if response.status_code != 206:
-            raise NoRanges
+            raise NotInRanges("the server sends no ranges")
         match = _CONTENT_RANGE.fullmatch(response.headers.get("Content-Range", ""))
         stated = (int(match[1]), int(match[2]) + 1) if match else None
         if stated != (start, end) or match is None or match[3] not in ("*", str(self.entry.size)):
@@ -188,7 +195,7 @@ class RemoteFile(File):
 
     __slots__ = ("_local", "_name", "_open_local", "_ranges", "_tree")
 
-    def __init__(self, tree: HubTree, name: str, ranges: Ranges, open_local: Callable[[], File]) -> None:
+    def __init__(self, tree: HubTree, name: str, ranges: Ranges, open_local: Callable[[str], File]) -> None:
         self._fd = -1
         self._tree, self._name, self._ranges, self._open_local = tree, name, ranges, open_local
         self._local: File | None = None
@@ -211,8 +218,8 @@ class RemoteFile(File):
             with self._tree.lock:
                 try:
                     return self._ranges.read(offset, n)
-                except NoRanges:
-                    self._local = self._open_local()
+                except NotInRanges as error:
+                    self._local = self._open_local(str(error))
         if self._local.size != self.size:
             raise Unreadable("the file has another size than the hub states", file=self.path)
         return self._local.read(offset, n)

@@ -15,10 +15,8 @@ from ..placing import Digest, Progress
 from . import cache, client
 from .address import Address
 from .listing import Entry
-from .ranged import Blocks, Ranges, RemoteFile
+from .ranged import WHOLE_WITHOUT_RANGES, Blocks, Ranges, RemoteFile
 
-# Without ranges a file is fetched whole, were it only for its header: up to so many bytes.
-WHOLE_WITHOUT_RANGES = 2 << 30
 # A file of the cache of up to so many bytes is hashed at once and read there; of a larger one, ranges are quicker.
 HASHED_AT_ONCE = 64 << 20
 
@@ -107,23 +105,23 @@ class HubTree:
             if ranges is None:
                 ranges = Ranges(self.repo, self.commit, name, entry, self._blocks)
                 self._ranges[name] = ranges
-            return RemoteFile(self, name, ranges, lambda: self._instead(name))
+            return RemoteFile(self, name, ranges, lambda why: self._instead(name, why))
 
     def _cached(self, name: str) -> cache.CachedFile:
         verified = self._verified[name]
         return cache.CachedFile(self.shown(name), verified.path, verified)
 
-    def _instead(self, name: str) -> File:
+    def _instead(self, name: str, why: str) -> File:
         """The file fetched whole, since it cannot be had in ranges."""
         size = self.size(name)
         if size > WHOLE_WITHOUT_RANGES:
             raise LimitExceeded(
-                "the server sends no ranges, and the file is too large to be fetched for its header",
+                f"{why}, and the file is too large to be fetched for its header",
                 file=self.shown(name), expected=f"at most {WHOLE_WITHOUT_RANGES} bytes", found=f"{size} bytes",
                 hint=f"fetch it first: hf download {self.repo} {name} --revision {self.commit}",
             )  # fmt: skip
         if name not in self._verified:
-            self.say(f"the server sends no ranges: {name} is fetched whole ({size} bytes)")
+            self.say(f"{why}: {name} is fetched whole ({size} bytes)")
             self.fetch([name])
         return self._cached(name)
 

@@ -28,7 +28,7 @@ def scan_file(path: str, shown: str | None = None, budget: Budget | None = None)
         file = trees.open_file(path)
     except (ArtifactkitError, OSError) as error:
         text = error.what if isinstance(error, ArtifactkitError) else str(error.strerror or error)
-        _add_unreadable(report, text)
+        _add_unreadable(report, text, error.hint if isinstance(error, ArtifactkitError) else None)
         return report
     try:
         report.size = file.size
@@ -39,8 +39,8 @@ def scan_file(path: str, shown: str | None = None, budget: Budget | None = None)
     return report
 
 
-def _add_unreadable(report: FileReport, what: str) -> None:
-    report.findings.append(Finding(UNREADABLE.id, "unreadable", what, hint=UNREADABLE.hint))
+def _add_unreadable(report: FileReport, what: str, hint: str | None) -> None:
+    report.findings.append(Finding(UNREADABLE.id, "unreadable", what, hint=hint or UNREADABLE.hint))
 
 
 def look(piece: Piece) -> None:

@@ -5,12 +5,17 @@ from __future__ import annotations
 import io
 import json
 import re
+import signal
+import subprocess
+import sys
+import threading
 import zipfile
 from pathlib import Path
+from subprocess import PIPE
 from typing import Any
 
 import pytest
-from hub.conftest import Run
+from hub.conftest import Run, hub_environment
 from hub.files import enormous, of_folder, safetensors, sharded
 from hub.server import Hub
 
@@ -32,7 +37,7 @@ def test_inspect_reads_headers_only(hub: Hub, run: Run, tmp_path: Path) -> None:
     assert found["source"] == found["uri"] == f"hf://o/n@{commit}"
     assert (found["commit"], found["moved_from"]) == (commit, "main")
     assert found["scan"]["verdict"] == "clean"
-    assert f"main is at hf://o/n@{commit} now" in done.stderr
+    assert f"note: main is hf://o/n@{commit}" in done.stderr
     assert hub.sent() < 3_000_000
     assert not (tmp_path / "home" / "hub").exists()
 
@@ -264,3 +269,36 @@ def test_the_hub_is_not_asked_for_local_files(hub: Hub, run: Run, tmp_path: Path
     assert done.returncode == 0, done.stderr
     assert "commit" not in document(done.stdout)
     assert not hub.requests
+
+
+def test_a_destination_is_on_this_machine(hub: Hub, run: Run) -> None:
+    hub.repo("o/n").commit({"model.safetensors": safetensors(1)})
+    done = run("convert", "hf://o/n", "hf://o/other", "-t", "safetensors")
+    assert done.returncode == 2
+    assert "no path of this machine" in done.stderr
+    assert not hub.requests
+
+
+def test_stopped_while_fetching(hub: Hub, run: Run, tmp_path: Path) -> None:
+    """Ctrl-C while a shard is on its way: exit 130, no output, no piece of a file in the cache; then it goes on."""
+    data = safetensors(1, rows=4000)
+    commit = hub.repo("o/n").commit({"model.safetensors": data, "config.json": b"{}"})
+    asked, go_on = threading.Event(), threading.Event()
+
+    def hold() -> None:
+        asked.set()
+        go_on.wait(30)
+
+    hub.fault("HEAD hub .*model.safetensors", then=hold)
+    there = hub_environment(hub, tmp_path / "home")
+    command = [sys.executable, "-m", "artifactkit", "convert", "hf://o/n", "out"]
+    with subprocess.Popen(command, cwd=tmp_path, env=there, stdout=PIPE, stderr=PIPE, text=True) as process:
+        assert asked.wait(60)
+        process.send_signal(signal.SIGINT)
+        _, err = process.communicate(timeout=60)
+    go_on.set()
+    assert process.returncode == 130, err
+    assert "Traceback" not in err
+    assert not list(tmp_path.glob("out*")) and not list(tmp_path.rglob("*.incomplete"))
+    done = run("convert", f"hf://o/n@{commit}", "out")
+    assert done.returncode == 0, done.stderr

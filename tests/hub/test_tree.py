@@ -291,6 +291,19 @@ def test_a_file_too_large_to_be_fetched_for_its_header(hub: Hub, monkeypatch: py
     assert "hf download" in (caught.value.hint or "")
 
 
+def test_a_file_of_which_most_is_read_is_fetched_once(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(ranged, "MUCH", 1 << 20)
+    data = os.urandom(16 << 20)
+    hub.repo("o/n").commit({"a.bin": data})
+    notes: list[str] = []
+    file = trees.open_file(sources.locate("hf://o/n", say=notes.append).path + "/a.bin")
+    for at in range(0, len(data), 64 << 10):
+        assert file.read(at, 64 << 10) == data[at : at + (64 << 10)]
+    file.check_unchanged()
+    assert notes == ["most of a.bin is read: a.bin is fetched whole (16777216 bytes)"]
+    assert hub.sent() < 2.2 * len(data)
+
+
 def test_a_small_file_is_verified_though_it_is_not_fetched(hub: Hub) -> None:
     hub.repo("o/n").commit({"config.json": b'{"a": 1}', "small.bin": b"12345678"})
     root = sources.locate("hf://o/n").path
