@@ -31,6 +31,7 @@ class Row:
     when: Callable[[Config, int], bool] | None = None
     present: str = ""
     absent: str = ""
+    count: str = ""  # the config key that counts {e}, where it is not the family's ``experts``
 
     @property
     def sources(self) -> tuple[str, ...]:

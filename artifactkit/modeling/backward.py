@@ -108,7 +108,7 @@ class _Run:
         for source in row.sources:
             name = source.replace("{b}", str(b))
             if "{e}" in name:
-                experts = min(self.config.count(self.arch.experts), count)
+                experts = min(self.config.count(row.count or self.arch.experts), count)
                 yield from (name.replace("{e}", str(e)) for e in range(experts))
             else:
                 yield name

@@ -156,11 +156,12 @@ class _Run:
         for source in row.sources:
             name = source.replace("{b}", str(b))
             if "{e}" in name:
-                count = self.config.count(self.arch.experts)
+                key = row.count or self.arch.experts
+                count = self.config.count(key)
                 if count > len(self.weights.tensors):
                     raise Corrupt(
                         "the config has more experts than the checkpoint has tensors", file=self.config.file,
-                        member=self.arch.experts, expected=f"at most {len(self.weights.tensors)}", found=count,
+                        member=key, expected=f"at most {len(self.weights.tensors)}", found=count,
                     )  # fmt: skip
                 yield from (name.replace("{e}", str(e)) for e in range(count))
             else:

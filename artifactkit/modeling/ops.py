@@ -6,14 +6,14 @@ whose element is a row, stacked experts are sources one after another.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
 from ..dtypes import BY_NAME, DType, numel
 from ..errors import Corrupt, RouteRefused
 from ..report import Outcome
-from ..source import Inline, Mapped, Slice, Source, concat, view
+from ..source import Inline, Mapped, Source, concat, view
 from .config import Config
 
 Dim = int | str  # a size, or the config key that holds it
@@ -196,6 +196,112 @@ def _join(pieces: list[Piece]) -> Piece:
 
 
 @dataclass(frozen=True, slots=True)
+class Grouped:
+    """Rows in groups of some queries, one key and one value each, put as all queries, then keys, then values.
+
+    ``groups`` counts the groups of a config, ``heads`` names the key that counts the queries of all.
+    """
+
+    groups: Callable[[Config], int]
+    heads: str
+    text: str = "queries, keys and values of each group set apart"
+    outcome: Outcome = "permuted"
+
+    def _layout(self, piece: Piece, config: Config) -> tuple[int, int, int]:
+        """(groups, queries a group, rows a head)."""
+        groups, heads = self.groups(config), config.count(self.heads)
+        rows = piece.shape[0] if piece.shape else 0
+        if heads % groups or rows % (heads + 2 * groups):
+            raise Corrupt("the rows do not divide into groups of heads", expected=f"{heads} + 2 x {groups}", found=rows)
+        return groups, heads // groups, rows // (heads + 2 * groups)
+
+    def forward(self, pieces: list[Piece], config: Config) -> list[Piece]:
+        piece = _one(pieces)
+        groups, queries, size = self._layout(piece, config)
+        row, whole = max(piece.row_bytes, 1), (queries + 2) * size
+        parts = [
+            view(piece.source, row, first * size, (groups, count * size), (whole, 1))
+            for first, count in ((0, queries), (queries, 1), (queries + 1, 1))
+        ]
+        return [Piece(piece.dtype, piece.shape, concat(parts))]
+
+    def inverse(self, pieces: list[Piece], config: Config) -> list[Piece]:
+        piece = _one(pieces)
+        groups, queries, size = self._layout(piece, config)
+        head = size * piece.row_bytes
+        starts = (0, groups * queries * head, groups * (queries + 1) * head)
+        parts = [
+            part(piece.source, start + group * count * head, count * head)
+            for group in range(groups)
+            for start, count in zip(starts, (queries, 1, 1), strict=True)
+        ]
+        return [Piece(piece.dtype, piece.shape, concat(parts))]
+
+
+@dataclass(frozen=True, slots=True)
+class HeadSplit:
+    """Rows of every head cut in two: [heads x (first + second), n] as [heads, first, n] and [heads, second, n]."""
+
+    heads: Dim
+    first: Dim
+    second: Dim
+    text: str = "keys and values of each head set apart"
+    outcome: Outcome = "split"
+
+    def forward(self, pieces: list[Piece], config: Config) -> list[Piece]:
+        piece = _one(pieces)
+        heads, first, second = config.dim(self.heads), config.dim(self.first), config.dim(self.second)
+        if not piece.shape or piece.shape[0] != heads * (first + second):
+            raise Corrupt(
+                "the rows are not as many as the config says", expected=heads * (first + second),
+                found=list(piece.shape),
+            )  # fmt: skip
+        row = max(piece.row_bytes, 1)
+        return [
+            Piece(
+                piece.dtype, (heads, size, *piece.shape[1:]),
+                view(piece.source, row, start, (heads, size), (first + second, 1)),
+            )
+            for start, size in ((0, first), (first, second))
+        ]  # fmt: skip
+
+    def inverse(self, pieces: list[Piece], config: Config) -> list[Piece]:
+        a, b = pieces
+        if a.shape[0] != b.shape[0] or a.shape[2:] != b.shape[2:] or a.dtype != b.dtype:
+            raise Corrupt("keys and values differ in shape or type", expected=list(a.shape), found=list(b.shape))
+        parts = [part(p.source, h * p.row_bytes, p.row_bytes) for h in range(a.shape[0]) for p in pieces]
+        return [Piece(a.dtype, (a.shape[0] * (a.shape[1] + b.shape[1]), *a.shape[2:]), concat(parts))]
+
+
+@dataclass(frozen=True, slots=True)
+class Apply:
+    """An operation on one of several pieces."""
+
+    index: int
+    op: Op
+
+    @property
+    def text(self) -> str:
+        return self.op.text
+
+    @property
+    def outcome(self) -> Outcome:
+        return self.op.outcome
+
+    def forward(self, pieces: list[Piece], config: Config) -> list[Piece]:
+        return self._at(self.op.forward, pieces, config)
+
+    def inverse(self, pieces: list[Piece], config: Config) -> list[Piece]:
+        return self._at(self.op.inverse, pieces, config)
+
+    def _at(
+        self, run: Callable[[list[Piece], Config], list[Piece]], pieces: list[Piece], config: Config
+    ) -> list[Piece]:
+        i = self.index
+        return [*pieces[:i], *run([pieces[i]], config), *pieces[i + 1 :]]
+
+
+@dataclass(frozen=True, slots=True)
 class Halves:
     """One tensor cut into two halves along its axis ``axis`` (0 or 1): experts' gate and up, kept in one tensor."""
 
@@ -340,9 +446,3 @@ class SkipRows:
             piece.dtype, (skip, *piece.shape[1:]), Inline(bytes(skip * piece.row_bytes), piece.source.position)
         )
         return [_join([zeros, piece])]
-
-
-__all__ = [
-    "Dim", "Halves", "Op", "Piece", "Regroup", "Reshape", "Shift", "SkipRows", "Slice", "Split", "Stack", "Transpose",
-    "as_f32", "part", "rotary",
-]  # fmt: skip

@@ -140,10 +140,13 @@ class Rope:
         attention = yarn_attention(rope, factor)
         usual = 0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0
         if not math.isclose(attention, usual, rel_tol=1e-7):
-            yield "rope.scaling.yarn_attn_factor", "f32", attention / usual
-        for key in ("beta_fast", "beta_slow"):
-            if rope.get(key) is not None:
-                yield f"rope.scaling.yarn_{key}", "f32", rope[key]
+            yield "rope.scaling.attn_factor", "f32", attention / usual
+        for key, value in (("beta_fast", 32.0), ("beta_slow", 1.0)):  # llama.cpp's own, which the file cannot change
+            if rope.get(key) not in (None, value):
+                raise RouteRefused(
+                    f"yarn with another {key} is not computed by llama.cpp for this family", file=config.file,
+                    member="rope_parameters", expected=f"{key} {value:g}", found=shown(rope[key]),
+                )  # fmt: skip
 
     def _made(self, config: Config) -> Iterable[TensorView]:
         rope = self.parameters(config)
@@ -170,10 +173,7 @@ class Rope:
             rope |= {"rope_type": kind, "factor": pairs.need("rope.scaling.factor")}
         if kind == "yarn":
             rope["original_max_position_embeddings"] = pairs.need("rope.scaling.original_context_length")
-            for key in ("beta_fast", "beta_slow"):
-                if pairs.get(f"rope.scaling.yarn_{key}") is not None:
-                    rope[key] = pairs.get(f"rope.scaling.yarn_{key}")
-            scale = pairs.get("rope.scaling.yarn_attn_factor")
+            scale = pairs.get("rope.scaling.attn_factor")
             if isinstance(scale, float):
                 factor = float(rope["factor"])  # type: ignore[arg-type]
                 rope["attention_factor"] = scale * (0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0)

@@ -1,0 +1,53 @@
+"""GPT-NeoX and Pythia: query, key and value of a head side by side in one matrix, part of each head turned.
+
+transformers: models/gpt_neox. llama.cpp: LLM_ARCH_GPTNEOX, which takes all queries first, then keys, then values.
+"""
+
+from __future__ import annotations
+
+from ..modeling import decoder as d
+from ..modeling.architecture import Architecture, Drop, Key, Row
+from ..modeling.ops import Regroup
+from ..modeling.rope import Rope
+
+L = "gpt_neox.layers.{b}."
+QKV = Regroup(("num_attention_heads", 3, -1), (1, 0, 2), "query, key and value of each head set apart")
+
+# fmt: off
+ARCHITECTURE = Architecture(
+    name="gpt_neox",
+    gguf="gptneox",
+    model_type="gpt_neox",
+    classes=("GPTNeoXForCausalLM", "GPTNeoXModel"),
+    base_prefix="gpt_neox.",
+    head="output.weight",
+    gelu=True,
+    rows=(
+        Row("gpt_neox.embed_in.weight", "token_embd.weight"),
+        Row("gpt_neox.final_layer_norm.weight", "output_norm.weight"),
+        Row("gpt_neox.final_layer_norm.bias", "output_norm.bias"), Row("embed_out.weight", "output.weight"),
+        *d.linear("input_layernorm", "attn_norm", bias=True, prefix=L),
+        *d.linear("post_attention_layernorm", "ffn_norm", bias=True, prefix=L),
+        Row(L + "attention.query_key_value.weight", "blk.{b}.attn_qkv.weight", (QKV,)),
+        Row(L + "attention.query_key_value.bias", "blk.{b}.attn_qkv.bias", (QKV,)),
+        *d.linear("attention.dense", "attn_output", bias=True, prefix=L),
+        *d.linear("mlp.dense_h_to_4h", "ffn_up", bias=True, prefix=L),
+        *d.linear("mlp.dense_4h_to_h", "ffn_down", bias=True, prefix=L),
+    ),
+    keys=(
+        *d.sizes(kv_heads=""), Key("layer_norm_eps", d.LN_EPS, "f32"), d.VOCAB,
+        Key("use_parallel_residual", "use_parallel_residual", "bool", True),
+        Rope(partial=0.25, types=("default", "linear", "yarn")).facts(),
+    ),
+    defaults={
+        "vocab_size": 50432, "hidden_size": 6144, "num_hidden_layers": 44, "num_attention_heads": 64,
+        "intermediate_size": 24576, "hidden_act": "gelu", "max_position_embeddings": 2048, "layer_norm_eps": 1e-5,
+        "tie_word_embeddings": False, "use_parallel_residual": True, "attention_bias": True,
+    },
+    fixed={"hidden_act": ("gelu", *d.GELU_TANH), "attention_bias": (True,)},
+    aliases={"rotary_pct": "partial_rotary_factor", "rotary_emb_base": "rope_theta"},
+    drops=(
+        d.INV_FREQ,
+        Drop(r"gpt_neox\.layers\.\d+\.attention\.(masked_bias|bias)", "the causal mask, which is computed"),
+    ),
+)
