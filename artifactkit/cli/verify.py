@@ -73,12 +73,12 @@ def command(
     out.keep(**{k: v for k, s in zip(("made", "source"), sources, strict=True) if (v := s.to_json())})
     read = ReadOptions(state_dict_key, everything, keep_prefix)
     options = ConvertOptions(include=tuple(include or ()), exclude=tuple(exclude or ()), rename=tuple(rename or ()))
-    source = open_source(against, from_, read)
-    if fetch_weights(source.weights, sources[1]):
+    stored = ReadOptions(everything=True, keep_prefix=True)
+    source, made = open_source(against, from_, read), open_source(artifact, None, stored)
+    if fetch_weights(source.weights, sources[1]):  # once the headers of both could be read
         source = open_source(against, from_, read)
-    made = open_source(artifact, None, ReadOptions(everything=True, keep_prefix=True))
     if fetch_weights(made.weights, sources[0]):
-        made = open_source(artifact, None, ReadOptions(everything=True, keep_prefix=True))
+        made = open_source(artifact, None, stored)
     weights = [source.weights, *(after for _, after in chosen(source.weights, options))][-1]
     if not made.format.named:
         made.weights = matched(made.weights, weights)

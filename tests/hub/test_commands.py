@@ -302,3 +302,10 @@ def test_stopped_while_fetching(hub: Hub, run: Run, tmp_path: Path) -> None:
     assert not list(tmp_path.glob("out*")) and not list(tmp_path.rglob("*.incomplete"))
     done = run("convert", f"hf://o/n@{commit}", "out")
     assert done.returncode == 0, done.stderr
+
+
+def test_an_artifact_that_is_not_there_is_told_before_the_source_is_fetched(hub: Hub, run: Run) -> None:
+    hub.repo("o/n").commit({"model.safetensors": safetensors(1, rows=40_000)})
+    done = run("verify", "absent.npz", "--against", "hf://o/n")
+    assert done.returncode == 3, done.stderr
+    assert hub.sent() < 1_000_000
