@@ -61,7 +61,7 @@ def command(
             state = lock.check(read_recipe, old, hashing)
         else:
             asked = names or ([pinned.what for pinned in read_recipe.pinned] if upgrade else [])
-            state = lock.make(read_recipe, old, asked, hashing)
+            state = lock.make(read_recipe, old, asked, hashing, lambda text: out.say(f"note: {text}"))
     changes = lock.changes(old, state)
     if state.absent:
         out.say(f"note: locked, and not installed here: {', '.join(state.absent)}")

@@ -38,7 +38,7 @@ def _never_written(name: str) -> tuple[str, str] | None:
 
 def dtype_names() -> Sequence[str]:
     """Element types as they are written, and ``auto``: the source's."""
-    return ["auto", *dtypes.BY_NAME]
+    return ["auto", *(d.name for d in dtypes.ALL if d.block == 1)]
 
 
 FORMAT = Choice("a format", format_names, refused=_never_written)

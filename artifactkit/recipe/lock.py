@@ -13,7 +13,7 @@ from . import lockfile, text, tools
 from .lockfile import Lock, LockedFile, LockedSource
 from .model import LOCK, Pinned, Recipe
 from .problems import near
-from .resolve import Hashing, is_local, nobody, resolve
+from .resolve import Hashing, Say, is_local, nobody, resolve, silent
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,7 +69,9 @@ def existing(recipe_file: str) -> Lock | None:
     return lockfile.read(path) if os.path.lexists(path) else None
 
 
-def make(recipe: Recipe, old: Lock | None, upgrade: Collection[str] = (), hashing: Hashing = nobody) -> State:
+def make(
+    recipe: Recipe, old: Lock | None, upgrade: Collection[str] = (), hashing: Hashing = nobody, say: Say = silent
+) -> State:
     """The lock of ``recipe``. What is locked already stays, but for files of this machine and the names in ``upgrade``.
 
     ``upgrade`` are names of models and inputs (``NAME`` or ``models.NAME``) that are looked up anew.
@@ -78,7 +80,7 @@ def make(recipe: Recipe, old: Lock | None, upgrade: Collection[str] = (), hashin
     found = {}
     for pinned in recipe.pinned:
         kept = _kept(pinned, old) if pinned.what not in wanted else None
-        source = kept or resolve(pinned, recipe, hashing)
+        source = kept or resolve(pinned, recipe, hashing, say)
         found[source.what] = source
     return _state(recipe, old, found, ())
 

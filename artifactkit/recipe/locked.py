@@ -119,7 +119,7 @@ def _unknown(src: str, held: Lock, recipe_file: str) -> Refused:
                         found=asked.revision, hint=AGAIN,
                     )  # fmt: skip
     known = sorted(source.source for source in held.sources.values())
-    hint = near(src, known) or f"name it in {recipe_file}, and run artifactkit lock"
+    hint = near(src, known, 0.85) or f"name it in {recipe_file}, and run artifactkit lock"
     return Refused(
         "--locked: the lock does not hold this source", file=src, expected=", ".join(known[:10]) or "nothing", hint=hint
     )

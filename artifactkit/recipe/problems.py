@@ -90,12 +90,12 @@ class Problems:
             raise Invalid(self.file, self.found, hint)
 
 
-def near(word: str, known: Iterable[str]) -> str | None:
+def near(word: str, known: Iterable[str], cutoff: float = 0.6) -> str | None:
     """``did you mean 'x'?`` for a word that is nearly a known one, else None. Hyphens and underscores are alike."""
     from difflib import get_close_matches
 
     plain = {name.lower().replace("_", "-"): name for name in known}
-    match = get_close_matches(word.lower().replace("_", "-")[:100], plain, n=1, cutoff=0.6)
+    match = get_close_matches(word.lower().replace("_", "-")[:100], plain, n=1, cutoff=cutoff)
     return f"did you mean {plain[match[0]]!r}?" if match else None
 
 

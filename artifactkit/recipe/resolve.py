@@ -13,11 +13,16 @@ from .lockfile import LockedFile, LockedSource
 from .model import Pinned, Recipe
 
 MAX_FILES = 10_000  # of one input that is a folder
+Say = Callable[[str], None]  # is told in a sentence what the user should know
 Hashing = Callable[[str, int], None]  # is told of each file before it is read: its path and its bytes
 
 
 def nobody(path: str, nbytes: int) -> None:
     """Progress that nobody watches."""
+
+
+def silent(message: str) -> None:
+    """For who does not listen."""
 
 
 def is_local(source: str) -> bool:
@@ -37,11 +42,11 @@ def uri_of(pinned: Pinned | LockedSource, revision: str | None = None) -> str:
     return address.parse(pinned.source).uri(revision or pinned.revision)
 
 
-def resolve(pinned: Pinned, recipe: Recipe, hashing: Hashing = nobody) -> LockedSource:
+def resolve(pinned: Pinned, recipe: Recipe, hashing: Hashing = nobody, say: Say = silent) -> LockedSource:
     """Look a source up, as it is now. Raises what locating and opening raise, with the name of the table."""
     path = path_of(recipe.file, uri_of(pinned))
     try:
-        located = sources.locate(path)
+        located = sources.locate(path, say=say)
         files = tuple(_locked(located.path, name, hashing) for name in _used(pinned, located.path))
     except ArtifactkitError as error:
         error.what = f"{pinned.what}: {error.what}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import re
 from dataclasses import dataclass, field
@@ -11,10 +12,11 @@ from ..errors import ArtifactkitError, Unreadable, UsageError
 from ..hub import address
 from . import text
 from .expand import canonical
-from .keys import FORMAT, QUANTIZE
+from .keys import FORMAT, MODEL, QUANTIZE, TARGET, recipe
 from .model import FILE
 from .problems import near
 from .read import document_of, parse
+from .shapes import Table
 
 HEAD = """\
 # What artifactkit converts and pins. Keys mean what the options of `artifactkit convert` mean.
@@ -46,16 +48,14 @@ def parse_to(given: str) -> tuple[str, str | None, str | None]:
         raise UsageError(f"no format {name!r}", found=given, hint=hint)
     if not colon:
         return form, None, None
-    try:
-        return form, dtypes.parse(detail).name, None
-    except UsageError:
-        if not re.fullmatch(QUANTIZE.pattern, detail):
-            raise UsageError(
-                "no quantisation",
-                found=given,
-                expected="FORMAT:QUANT like gguf:q4_k_m",
-                hint="leave :QUANT out for none",
-            ) from None
+    with contextlib.suppress(UsageError):
+        dtype = dtypes.parse(detail)
+        if dtype.cls == "float":  # int8 is how a graph is quantised
+            return form, dtype.name, None
+    if not re.fullmatch(QUANTIZE.pattern, detail):
+        raise UsageError(
+            "no quantisation", found=given, expected="FORMAT:QUANT like gguf:q4_k_m", hint="leave :QUANT out for none"
+        )
     return form, None, str(canonical("quantize", detail))
 
 
@@ -85,45 +85,67 @@ def model_name(source: str) -> str:
     return re.sub(r"[^A-Za-z0-9_-]+", "-", base).strip("-_")[:60] or "model"
 
 
+class Lines:
+    """The lines of a recipe. What a key means is said where it comes first."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+        self._said: set[str] = set()
+
+    def add(self, line: str = "") -> None:
+        self.lines.append(line)
+
+    def header(self, kind: str, name: str) -> None:
+        """``[KIND.NAME]``, after an empty line."""
+        self.add()
+        if kind not in self._said:
+            self._said.add(kind)
+            says = recipe().keys[kind].says
+            self.add(f"# {says[:-1]}: [{kind}.NAME].")
+        self.add(f"[{kind}.{text.key(name)}]")
+
+    def key(self, table: Table, key: str, value: object) -> None:
+        """``KEY = VALUE``."""
+        line = f"{key} = {text.value(value)}"
+        if key not in self._said:
+            self._said.add(key)
+            line = f"{line}  # {table.keys[key].says}"
+        self.add(line)
+
+
 def recipe_text(source: str, to: list[str]) -> str:
     """The text of a recipe. The source is looked at: a hub's is pinned to the commit that it is at now.
 
     Raises UsageError for what is no format, and what locating the source raises.
     """
     wanted = gather(to)
-    lines = [HEAD, *_model(source)]
-    name = model_name(source)
+    lines, name = Lines(), model_name(source)
+    _model(lines, source, name)
     for one in wanted:
-        lines += ["", *_targets(one, name)]
-    out = "\n".join(lines) + "\n"
+        _targets(lines, one, name)
+    out = HEAD + "\n".join(lines.lines) + "\n"
     parse(out.encode("utf-8"))  # a recipe of ours is a recipe
     return out
 
 
-def _model(source: str) -> list[str]:
+def _model(lines: Lines, source: str, name: str) -> None:
     located = sources.locate(source)
     if not trees.exists(located.path):
         raise Unreadable("no such file or folder", file=source)
-    name = model_name(source)
-    lines = ["# Where the model comes from.", f"[models.{text.key(name)}]"]
-    if source.startswith(address.SCHEME):
-        given = address.parse(source)
-        bare = address.Address(given.repo, None, given.path).uri()
-        was = f"where {given.revision or 'main'} was when this was written" if given.commit is None else "as given"
-        lines += [
-            f"source = {text.string(bare)}",
-            f"# {was}; a branch here would stay where artifactkit.lock has it until `artifactkit lock --upgrade`",
-            f"revision = {text.string(located.commit or given.revision or 'main')}",
-        ]
-    else:
-        if trees.is_url(source) and "#sha256=" not in source:
-            lines.append("# Add #sha256=... to pin what is there; artifactkit.lock has the digest.")
-        lines.append(f"source = {text.string(source)}")
-    return lines
+    lines.header("models", name)
+    if not source.startswith(address.SCHEME):
+        lines.key(MODEL, "source", source)
+        if located.uri is not None and "#sha256=" not in source:
+            lines.add("# Without #sha256= and its digest behind it, a URL is pinned by artifactkit.lock alone.")
+        return
+    given = address.parse(source)
+    lines.key(MODEL, "source", address.Address(given.repo, None, given.path).uri())
+    lines.key(MODEL, "revision", located.commit or given.revision or "main")
+    if given.commit is None:
+        lines.add(f"# That is where {given.revision or 'main'} was when this was written.")
 
 
-def _targets(wanted: Wanted, model: str) -> list[str]:
-    lines: list[str] = []
+def _targets(lines: Lines, wanted: Wanted, model: str) -> None:
     kinds: list[tuple[str, str, list[str]]] = []
     if wanted.bare or not (wanted.dtypes or wanted.quantize):
         kinds.append((wanted.format, "", []))
@@ -132,16 +154,14 @@ def _targets(wanted: Wanted, model: str) -> list[str]:
     if wanted.quantize:
         kinds.append((wanted.format if not kinds else f"{wanted.format}-quantized", "quantize", wanted.quantize))
     for name, key, values in kinds:
-        if lines:
-            lines.append("")
-        lines += [f"[targets.{text.key(name)}]", f"model = {text.string(model)}"]
-        lines.append(f"format = {text.string(wanted.format)}")
+        lines.header("targets", name)
+        lines.key(TARGET, "model", model)
+        lines.key(TARGET, "format", wanted.format)
         if len(values) == 1:
-            lines.append(f"{key} = {text.string(values[0])}")
+            lines.key(TARGET, key, values[0])
         elif values:
-            names = ", ".join(f"{name}-{value}" for value in values)
-            lines += [f"# A list makes a target of each: {names}.", f"{key} = {text.value(values)}"]
-    return lines
+            lines.key(TARGET, key, values)
+            lines.add(f"# A list makes a target of each: {', '.join(f'{name}-{value}' for value in values)}.")
 
 
 def policy_of(data: bytes, file: str = FILE) -> str:
@@ -158,12 +178,9 @@ def policy_of(data: bytes, file: str = FILE) -> str:
     if "scan" not in document:
         return ""
     whole = data.decode("utf-8").replace("\r\n", "\n")
-    ends = [offset for offset, _ in positions.headers[1:]] + [len(whole)]
-    parts = [
-        whole[start:end]
-        for (start, path), end in zip(positions.headers, ends, strict=True)
-        if path and path[0] == "scan"
-    ]
+    starts = positions.headers
+    ends = [offset for offset, _ in starts[1:]] + [len(whole)]
+    parts = [whole[start:end] for (start, path), end in zip(starts, ends, strict=False) if path and path[0] == "scan"]
     kept = "".join(parts).rstrip() + "\n"
     if document_of(kept.encode("utf-8"), file)[0] != {"scan": document["scan"]}:
         raise UsageError(
