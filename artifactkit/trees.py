@@ -7,6 +7,7 @@ change while it is mounted. Its root has a scheme (``hf://owner/name@<commit>``)
 from __future__ import annotations
 
 import os
+from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
 
@@ -74,6 +75,11 @@ def find(path: str) -> tuple[Tree, str] | None:
     return None
 
 
+def _below(names: Sequence[str], folder: str) -> Sequence[str]:
+    """Those of the sorted ``names`` that lie in ``folder``: a tree of very many is not looked through for each."""
+    return names[bisect_left(names, folder + "/") : bisect_left(names, folder + "0")]  # 0 comes next after /
+
+
 def open_file(path: str | os.PathLike[str]) -> File:
     """The file at ``path``, wherever that is. Raises Unreadable."""
     found = find(os.fspath(path))
@@ -96,7 +102,7 @@ def is_dir(path: str) -> bool:
     if found is None:
         return os.path.isdir(path)
     tree, name = found
-    return not name or any(other.startswith(name + "/") for other in tree.names())
+    return not name or bool(_below(tree.names(), name))
 
 
 def exists(path: str) -> bool:
@@ -122,8 +128,8 @@ def listing(folder: str) -> list[str]:
     if found is not None:
         tree, name = found
         start = len(name) + 1 if name else 0
-        inside = (other[start:] for other in tree.names() if not name or other.startswith(name + "/"))
-        return sorted({other.split("/", 1)[0] for other in inside})
+        inside = tree.names() if not name else _below(tree.names(), name)
+        return sorted({other[start:].split("/", 1)[0] for other in inside})
     try:
         return sorted(os.listdir(folder or os.curdir))
     except OSError as error:

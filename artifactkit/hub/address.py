@@ -15,6 +15,10 @@ from ..errors import UsageError
 SCHEME = "hf://"
 FORM = "hf://owner/name[@revision][/path]"
 
+MAX_PART = 255  # bytes of one part of a path (limits.h, NAME_MAX)
+MAX_DEPTH = 32
+MAX_NAME = 2000  # characters; half of what a path may have (limits.h, PATH_MAX) is left to the folder of the cache
+
 _COMMIT = re.compile(r"[0-9a-f]{40}")
 _SHORT = re.compile(r"[0-9a-fA-F]{4,39}")
 # Names of owners and repositories, as the hub allows them: 96 characters, no "--" or "..", which its cache reserves.
@@ -116,8 +120,12 @@ def bad_name(name: str) -> str | None:
         return "one that leads out of the repository" if ".." in parts else "one with a dot as a part"
     if "" in parts:
         return "one with an empty part"
-    if len(name.encode("utf-8", "surrogatepass")) > 4000 or any(len(p.encode("utf-8", "replace")) > 255 for p in parts):
-        return "too long"
+    if (
+        len(name) > MAX_NAME
+        or len(parts) > MAX_DEPTH
+        or any(len(p.encode("utf-8", "replace")) > MAX_PART for p in parts)
+    ):
+        return "too long, or too deep"
     if any("\ud800" <= c <= "\udfff" for c in name):
         return "no text"
     return None

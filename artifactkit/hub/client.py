@@ -24,7 +24,7 @@ TRIES = 5
 FIRST_WAIT = 0.2  # seconds, doubled with each try
 LONGEST_WAIT = 30.0  # seconds that a Retry-After may ask for; beyond, the user is told to come back
 PASSING = frozenset({408, 425, 429, 500, 502, 503, 504})
-MAX_ANSWER = 64 << 20  # bytes of one page of a listing
+MAX_ANSWER = 32 << 20  # bytes of one page of a listing
 
 LOG_IN = "log in with: hf auth login"
 T = TypeVar("T")

@@ -7,6 +7,7 @@ of the repository is refused as a whole.
 from __future__ import annotations
 
 import re
+from bisect import bisect_left
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote
@@ -16,6 +17,7 @@ from . import client
 from .address import Address, bad_name
 
 MAX_FILES = 200_000
+MAX_NAMES = 64 << 20  # characters of all names
 MAX_PAGES = 1000
 _SHA1 = re.compile(r"[0-9a-f]{40}")
 _SHA256 = re.compile(r"[0-9a-f]{64}")
@@ -100,7 +102,7 @@ def files(repo: str, commit: str) -> dict[str, Entry]:
             raise Corrupt("the hub's listing is no list", file=what, expected="list", found=type(document).__name__)
         for item in document:
             _add(found, item, what)
-        if len(found) > MAX_FILES:
+        if len(found) > MAX_FILES or sum(map(len, found)) > MAX_NAMES:
             raise LimitExceeded("the repository holds too many files", file=what, expected=f"at most {MAX_FILES}")
     else:
         raise LimitExceeded("the hub's listing does not end", file=what, expected=f"at most {MAX_PAGES} pages")
@@ -111,7 +113,7 @@ def files(repo: str, commit: str) -> dict[str, Entry]:
 def _add(found: dict[str, Entry], item: Any, what: str) -> None:
     if not isinstance(item, dict):
         raise Corrupt("an entry of the hub's listing is no object", file=what, found=type(item).__name__)
-    if item.get("type") == "directory":
+    if item.get("type", "file") != "file":
         return
     name, lfs = item.get("path"), item.get("lfs")
     if not isinstance(name, str):
@@ -136,14 +138,14 @@ def _of(value: object, key: str) -> Any:
 
 def check_names(names: dict[str, Entry], what: str) -> None:
     """Corrupt when a name could not be that of a file below a folder of its own."""
-    for name in names:
+    ordered = sorted(names)
+    for name in ordered:
         problem = bad_name(name)
         if problem is not None:
             raise Corrupt(
                 f"the hub lists a file whose name is {problem}", file=what, found=name[:200],
                 expected="a path within the repository", hint="never trust a model that tries this",
             )  # fmt: skip
-        parts = name.split("/")
-        for end in range(1, len(parts)):
-            if "/".join(parts[:end]) in names:
-                raise Corrupt("the hub lists a name as a file and as a folder", file=what, found="/".join(parts[:end]))
+        below = bisect_left(ordered, name + "/")
+        if below < len(ordered) and ordered[below].startswith(name + "/"):
+            raise Corrupt("the hub lists a name as a file and as a folder", file=what, found=name)

@@ -303,9 +303,7 @@ def _from_cache(address: Address, why: str, say: Callable[[str], None], cause: A
     moved = "" if address.commit else f"; {revision} was at this commit when it was last looked up"
     unknown = sum(entry.sha256 is None and entry.blob is None for entry in entries.values())
     if unknown:
-        say(
-            f"the cache does not say the digest of {unknown} of its {len(entries)} files: these are taken as they are"
-        )
+        say(f"the cache does not say the digest of {unknown} of its {len(entries)} files: these are taken as they are")
     say(f"{why}: {len(entries)} files of {commit} are in the cache{moved}")
     return HubTree(address.repo, commit, entries, connected=False, say=say)
 

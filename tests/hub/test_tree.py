@@ -13,8 +13,9 @@ from hub.server import Content, Hub, git_blob
 
 from artifactkit import opening, sources, trees
 from artifactkit.errors import ArtifactkitError, Corrupt, LimitExceeded, OutputError, Unreadable, UsageError
-from artifactkit.hub import HubTree, client, ranged, tree
+from artifactkit.hub import HubTree, client, listing, ranged, tree
 from artifactkit.placing import Progress
+from artifactkit.scan import walk
 
 pytestmark = pytest.mark.usefixtures("here")
 
@@ -598,3 +599,14 @@ def test_names_know_what_is_among_them(hub: Hub) -> None:
         trees.open_file(f"{root}/a")
     assert trees.sha256(f"{root}/c") is None
     assert Content.of(b"x").sha256 == hashlib.sha256(b"x").hexdigest()
+
+
+def test_a_tree_of_very_many_folders_is_walked_in_proportion(hub: Hub) -> None:
+    names = {f"d{i // 7:05}/e{i % 7}/f": listing.Entry(1, blob="0" * 40) for i in range(40_000)}
+    listing.check_names(names, "hf://o/n@x")
+    many = HubTree("o/n", "a" * 40, names)
+    trees.mount(many)
+    found = list(walk._inside(many.root))
+    assert [entry.relative for entry in found] == list(many.names())
+    assert trees.listing(f"{many.root}/d00001") == [f"e{i}" for i in range(7)]
+    assert not trees.is_dir(f"{many.root}/d0000") and not trees.is_dir(f"{many.root}/d00001/e0/f")
