@@ -68,6 +68,7 @@ def command(
     out.data(f"settles: {settled}; leaves open: {open_layers}", f"to run it: {TO_RUN[kind]}")
     _show_tensors(weights, tensors)
     _show_rest(weights, tensors)
+    _show_statement(src)
     _show_scan(reports)
     out.document(ok=True, **_json(opened))
     return 0
@@ -140,6 +141,7 @@ def _more(total: int, everything: bool) -> None:
 
 def _show_rest(weights: Weights, everything: bool) -> None:
     from ..errors import printable
+    from ..types import SUMMARY_PREFIX
 
     for name, error in weights.refused.items():
         out.data(printable(f"cannot be converted: {name}: {error.what}"))
@@ -160,9 +162,14 @@ def _show_rest(weights: Weights, everything: bool) -> None:
         _more(len(weights.code), everything)
     else:
         out.data("names code: nothing beyond tensor data")
-    if weights.metadata:
-        out.data(f"metadata: {count(len(weights.metadata), 'key')}")
-        rows = [(f"  {k}", v if len(v) <= 80 else v[:77] + "...") for k, v in weights.metadata.items()]
+    origin = _origin(weights)
+    if origin:
+        out.data("where it is from, as its own metadata says:")
+        out.data(*table([(f"  {key.replace('_', ' ')}", _cut(value)) for key, value in origin.items()]))
+    metadata = {key: value for key, value in weights.metadata.items() if not key.startswith(SUMMARY_PREFIX)}
+    if metadata:
+        out.data(f"metadata: {count(len(metadata), 'key')}")
+        rows = [(f"  {key}", _cut(value)) for key, value in metadata.items()]
         out.data(*table(rows if everything else rows[:SHOWN]))
         _more(len(rows), everything)
     for role in ("config", "tokenizer", "code"):
@@ -171,6 +178,30 @@ def _show_rest(weights: Weights, everything: bool) -> None:
             out.data(printable(f"beside it, {role}: {', '.join(names)}"))
     for note in weights.notes:
         out.data(f"note: {printable(note)}")
+
+
+def _cut(value: str) -> str:
+    return value if len(value) <= 80 else value[:77] + "..."
+
+
+def _origin(weights: Weights) -> dict[str, str]:
+    """What the conversion that made the artifact knew of its origin (types.Summary), without the prefix."""
+    from ..types import SUMMARY_PREFIX
+
+    found = {key: value for key, value in weights.metadata.items() if key.startswith(SUMMARY_PREFIX)}
+    return {key.removeprefix(SUMMARY_PREFIX): value for key, value in sorted(found.items())}
+
+
+def _show_statement(src: str) -> None:
+    """Whether statements stand beside it. They are read by other commands."""
+    import os
+    import shlex
+
+    from ..provenance.bundle import beside
+
+    path = beside(src)
+    if os.path.isfile(path):
+        out.data(f"statement: {path} (artifactkit provenance show {shlex.quote(src)})")
 
 
 def _json(opened: Opened) -> dict[str, object]:
@@ -195,6 +226,7 @@ def _json(opened: Opened) -> dict[str, object]:
         "skipped": [{"path": s.path, "type": s.type, "value": s.text} for s in weights.skipped],
         "code": [{"name": c.full, "count": c.count} for c in weights.code],
         "metadata": weights.metadata,
+        "origin": _origin(weights),
         "companions": [{"name": c.name, "role": c.role} for c in weights.companions],
         "notes": weights.notes,
         "files": list(weights.files),

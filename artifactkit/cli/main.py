@@ -28,7 +28,24 @@ READER_GONE = 141  # 128 + SIGPIPE, what the shell sees of a program that the si
 ParserError: type[Any] = typer.BadParameter.__bases__[0]
 
 
-class LazyCommands(typer.core.TyperGroup):
+class Group(typer.core.TyperGroup):
+    """Commands by name; one that is not there is refused with what was perhaps meant."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        name = args[0]
+        names = self.list_commands(ctx)
+        if name not in names and not name.startswith("-") and not ctx.resilient_parsing:
+            from difflib import get_close_matches
+
+            near = get_close_matches(name, names, n=1)
+            raise UsageError(
+                f"no such command {name!r}",
+                hint=f"did you mean {near[0]!r}?" if near else f"one of {', '.join(names)}",
+            )
+        return super().resolve_command(ctx, args)
+
+
+class LazyCommands(Group):
     """The group of all commands: lists them from the table, imports one when it is called."""
 
     def list_commands(self, ctx: Any) -> list[str]:
@@ -36,18 +53,6 @@ class LazyCommands(typer.core.TyperGroup):
 
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         return load(cmd_name) if cmd_name in COMMANDS else None
-
-    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
-        name = args[0]
-        if name not in COMMANDS and not name.startswith("-") and not ctx.resilient_parsing:
-            from difflib import get_close_matches
-
-            near = get_close_matches(name, COMMANDS, n=1)
-            raise UsageError(
-                f"no such command {name!r}",
-                hint=f"did you mean {near[0]!r}?" if near else f"one of {', '.join(COMMANDS)}",
-            )
-        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
         with formatter.section("Commands"):
@@ -88,7 +93,7 @@ def load(name: str) -> Any:
 def _group(name: str, module: ModuleType, text: str) -> Any:
     """The group of commands that one module holds, a function each."""
     group = typer.Typer(
-        name=name, help=_verbatim(text), no_args_is_help=True, context_settings=HELP_NAMES,
+        name=name, cls=Group, help=_verbatim(text), no_args_is_help=True, context_settings=HELP_NAMES,
         add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False,
     )  # fmt: skip
     for sub in SUBCOMMANDS[name]:
