@@ -3,7 +3,7 @@
 The peers are installed into environments of their own, made when they are not there. Each figure is the least of
 several alternated runs of the whole process: processor time, which a loaded machine changes least, and time on the
 clock beside it. Exit 1 when a budget is not met. Then a million mutations of tests/scan/fuzz.py are scanned
-(``--fuzz 0``: none).
+(``--fuzz 0``: none; ``--fuzz-output FILE``: what a pass that was run by itself has printed is taken instead).
 """
 
 from __future__ import annotations
@@ -13,13 +13,15 @@ import io
 import json
 import os
 import random
+import re
 import subprocess
 import sys
 import tempfile
-import time
 import zipfile
 from dataclasses import dataclass
 from pathlib import Path
+
+from measuring import COLUMNS, Table
 
 ROOT = Path(__file__).resolve().parent.parent
 PEERS = {"picklescan": "picklescan==1.0.5", "modelscan": "modelscan==0.8.8"}
@@ -141,14 +143,49 @@ def mixed(folder: Path, count: int) -> None:
         (place / f"f{number}{suffix}").write_bytes(data)
 
 
+def mutations(table: Table, text: str) -> None:
+    """The rows of a pass of tests/scan/fuzz.py, from what it printed."""
+    print(text)
+    head = re.search(r"^([\d,]+) mutations of (\d+) seeds in (\d+) s: (.*)$", text, re.M)
+    worst = re.search(r"^slowest ([\d.]+) s \(case \d+\), at most (\d+) MB more than at start$", text, re.M)
+    wrong = re.search(r"^(\d+) ended in anything else$", text, re.M)
+    if head is None or worst is None or wrong is None:
+        raise SystemExit("the pass has not come to its end")
+    about = f"{head[2]} seeds; {head[4]}; {head[3]} s on two processes"
+    table.row(f"{head[1]} mutations, ended in neither a verdict nor our error", about, "", float(wrong[1]), 0, "cases")
+    table.row("the slowest of them", "", "", float(worst[1]), 2, "s CPU")
+    table.row("memory beyond that at the start", "", "", float(worst[2]), 300, "MB")
+
+
 def main() -> int:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--runs", type=int, default=9)
+    parser.add_argument("--runs", type=int, default=15)
     parser.add_argument("--peers", type=Path, default=Path(tempfile.gettempdir()) / "artifactkit-bench-peers")
     parser.add_argument("--fuzz", type=int, default=1_000_000)
+    parser.add_argument("--fuzz-output", type=Path)
+    parser.add_argument("--only-fuzz", action="store_true", help="leave the speed out")
+    parser.add_argument("--write", action="store_true", help="write the figures to RESULTS.md")
     args = parser.parse_args()
-    programs = peers(args.peers)
-    missed: list[str] = []
+    tables = []
+    if not args.only_fuzz:
+        tables.append(Table("Scanning", COLUMNS))
+        speed(tables[-1], args.runs, peers(args.peers))
+    if args.fuzz or args.fuzz_output:
+        tables.append(Table("Scanning mutated files", COLUMNS))
+        fuzz = [sys.executable, str(ROOT / "tests" / "scan" / "fuzz.py"), "--count", str(args.fuzz)]
+        if args.fuzz_output:
+            mutations(tables[-1], args.fuzz_output.read_text(encoding="utf-8"))
+        else:
+            mutations(tables[-1], subprocess.run(fuzz, check=False, stdout=subprocess.PIPE, text=True).stdout)
+    missed = [what for table in tables for what in table.missed]
+    for table in tables:
+        if args.write:
+            table.write()
+    print("every budget is met" if not missed else f"missed: {', '.join(missed)}")
+    return 1 if missed else 0
+
+
+def speed(table: Table, runs: int, programs: dict[str, Path]) -> None:
     with tempfile.TemporaryDirectory() as temporary:
         work = Path(temporary)
         checkpoint(work / "small.pt", 8, 64)
@@ -165,43 +202,32 @@ def main() -> int:
             given = {"picklescan": ["-p", path], "modelscan": ["-p", path]}
             return {"artifactkit": [*ours, path]} | {k: [str(v), *given[k]] for k, v in programs.items()}
 
-        def show(title: str, found: dict[str, Cost]) -> None:
+        def show(title: str, found: dict[str, Cost], limits: dict[str, float]) -> None:
+            """A row of our cost, and one for each peer: the ratio of processor times."""
             mine = found["artifactkit"]
-            print(title)
             for name, cost in found.items():
-                ratio = "" if name == "artifactkit" else f"  ours is {mine.cpu / cost.cpu:.2f} x its CPU"
-                print(f"  {name:12} {cost.cpu:7.3f} s CPU  {cost.wall:7.3f} s  {cost.memory:6.0f} MB{ratio}")
+                if name != "artifactkit":
+                    table.row(title, shown(mine), f"{name} {shown(cost)}", mine.cpu / cost.cpu, limits.get(name),
+                              f"x {name}'s CPU")  # fmt: skip
 
-        def budget(what: str, value: float, limit: float, unit: str) -> None:
-            met = value <= limit
-            print(f"  {'met ' if met else 'MISSED'} {what}: {value:.3g} {unit}, at most {limit:.3g} {unit}")
-            if not met:
-                missed.append(what)
-
-        small = compare(commands("small.pt"), args.runs)
-        show("a small checkpoint, whole process", small)
-        budget("processor time", small["artifactkit"].cpu * 1000, 150, "ms")
-        if "picklescan" in small:
-            budget("against picklescan", small["artifactkit"].cpu / small["picklescan"].cpu, 1.5, "x")
-        large = compare(commands("large.pt"), args.runs)
-        show("a checkpoint of 315 MB", large)
-        budget("against the small one", large["artifactkit"].cpu / small["artifactkit"].cpu, 1.15, "x")
+        small = compare(commands("small.pt"), runs)
+        mine = small["artifactkit"]
+        table.row("a small checkpoint, whole process", shown(mine), "", mine.cpu * 1000, 150, "ms CPU")
+        show("a small checkpoint, whole process", small, {"picklescan": 1.5})
+        large = compare(commands("large.pt"), runs)
+        table.row("a checkpoint of 315 MB", shown(large["artifactkit"]), f"the small one {shown(mine)}",
+                  large["artifactkit"].cpu / mine.cpu, 1.15, "x the small one")  # fmt: skip
+        show("a checkpoint of 315 MB", large, {})
         many = compare(commands("many"), 1)
-        show("1,000 small checkpoints", many)
-        if "picklescan" in many:
-            budget("against picklescan", many["artifactkit"].cpu / many["picklescan"].cpu, 2.0, "x")
-        tree = compare({"artifactkit": [*ours, str(work / "mixed")]}, 1)
-        show("a repository of 10,000 mixed files", tree)
-        budget("time", tree["artifactkit"].cpu, 10, "s")
-        budget("memory", max(c["artifactkit"].memory for c in (small, large, many, tree)), 60, "MB")
-    if args.fuzz:
-        began = time.monotonic()
-        fuzz = [sys.executable, str(ROOT / "tests" / "scan" / "fuzz.py"), "--count", str(args.fuzz)]
-        if subprocess.run(fuzz, check=False).returncode:
-            missed.append("mutations")
-        print(f"  {time.monotonic() - began:.0f} s")
-    print("every budget is met" if not missed else f"missed: {', '.join(missed)}")
-    return 1 if missed else 0
+        show("1,000 small checkpoints", many, {"picklescan": 2.0})
+        tree = compare({"artifactkit": [*ours, str(work / "mixed")]}, 1)["artifactkit"]
+        table.row("a repository of 10,000 mixed files", shown(tree), "", tree.wall, 10, "s")
+        most = max(tree.memory, *(found["artifactkit"].memory for found in (small, large, many)))
+        table.row("memory at the peak, in all of these", "", "", most, 60, "MB")
+
+
+def shown(cost: Cost) -> str:
+    return f"{cost.cpu:.3f} s CPU, {cost.wall:.3f} s, {cost.memory:.0f} MB"
 
 
 if __name__ == "__main__":

@@ -111,6 +111,7 @@ Written by the scripts beside this page (`--write`), and only by them. Every fig
 the median, over alternated runs with warm caches, of the quotient within one round, so that whatever else the machine
 does weighs on both sides. It weighs more on a program with three threads than on `cp` with one: the processor times
 beside the ratios say what was really done. MB are 10^6 bytes. A budget that is missed is said to be.
+Figures of scanning are the least of the alternated runs, and their ratios those of processor times.
 """
 
 
