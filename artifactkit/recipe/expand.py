@@ -135,7 +135,8 @@ class Expansion:
         self.check_skips(skips, dict(axes))
         for picked in itertools.product(*(values for _, values in axes)):
             combination = tuple(zip((key for key, _ in axes), picked, strict=True))
-            matching = [skip for skip in skips if skip.matches(dict(combination))]
+            chosen = dict(combination)
+            matching = [skip for skip in skips if skip.matches(chosen)]
             for skip in matching:
                 skip.used = True
             if not matching:

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from .. import trees
+from .. import remote, trees
 from ..errors import Refused, UsageError
 from ..hub import address
 from . import lock
@@ -87,8 +87,17 @@ def locked(src: str, recipe_file: str = FILE) -> Locked:
     source = found[0]
     if os.path.lexists(recipe_file):
         _check_recipe(source, read(recipe_file))
-    pinned = uri_of(source, source.commit) if source.commit is not None else src
+    pinned = src
+    if source.commit is not None:
+        pinned = uri_of(source, source.commit)
+    elif not is_local(src) and "#" not in src and [file.name for file in source.files] == [_base(src)]:
+        pinned = f"{src}#sha256={source.files[0].sha256}"  # verified before it is used, and not only before it is kept
     return Locked(pinned, source.what, {file.name: file for file in source.files})
+
+
+def _base(url: str) -> str:
+    """The name of the file that a URL leads to."""
+    return remote.parse(url).name
 
 
 def _is_of(src: str, source: LockedSource, recipe_file: str) -> bool:

@@ -125,6 +125,8 @@ class _Files:
             return
         names = set()
         for number, item in enumerate(value):
+            if problems.full:
+                return
             here = (*path, number)
             before = len(problems.found)
             _FILE.check(item, here, problems)
@@ -213,14 +215,14 @@ def read(path: str = LOCK) -> Lock:
 
 def parse(data: bytes, file: str = LOCK) -> Lock:
     """The lock in ``data``. ``file`` names it in messages."""
-    document, positions = document_of(data, file)
+    document, text_ = document_of(data, file)
     schema = document.get("schema")
     if isinstance(schema, int) and schema > SCHEMA:
         raise UsageError(
             "the lock was written by a newer version", file=file, expected=f"schema {SCHEMA}", found=f"schema {schema}",
             hint="use that version, or write the lock anew: artifactkit lock",
         )  # fmt: skip
-    problems = Problems(file, positions)
+    problems = Problems(file, text_)
     _LOCK.check(document, (), problems)
     problems.raise_any("remove it and write it anew (artifactkit lock), and look at what changes")
     sources = {}

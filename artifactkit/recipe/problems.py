@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 
 from ..errors import UsageError, printable
-from .positions import Path, Positions
+from .positions import Path, Positions, find
 
+MOST = 1000  # problems that are looked for
 SHOWN = 50  # problems that are printed; a file with more is probably of another kind
 
 
@@ -65,13 +67,23 @@ class Invalid(UsageError):
         return super().to_json() | {"problems": [problem.to_json() for problem in self.problems]}
 
 
-@dataclass(slots=True)
+@dataclass
 class Problems:
     """Collects what is wrong with one file while it is checked."""
 
     file: str
-    positions: Positions
+    text: str
     found: list[Problem] = field(default_factory=list)
+
+    @cached_property
+    def positions(self) -> Positions:
+        """Where everything stands; looked for when it is first needed, which for a lock file is hardly ever."""
+        return find(self.text)
+
+    @property
+    def full(self) -> bool:
+        """Whether enough is wrong already."""
+        return len(self.found) >= MOST
 
     def at_key(
         self, path: Path, what: str, expected: str | None = None, found: str | None = None, hint: str | None = None

@@ -13,12 +13,13 @@ from ..trees import is_url
 from .expand import Expansion
 from .keys import recipe
 from .model import FILE, Pinned, Recipe
-from .positions import Positions, find
 from .problems import Invalid, Problem, Problems, near
 
-MAX_SIZE = 1 << 20  # bytes; a recipe of a thousand targets is a tenth of it
-MAX_PARTS = 64  # of one key; the parser takes as many steps again for each line below such a header
-_HEADER = re.compile(r"^[ \t]*\[[^\n]*", re.MULTILINE)
+MAX_SIZE = 256 << 10  # bytes; a recipe of a thousand targets has half of it
+MAX_PARTS = 64  # of one key; the time that the parser takes grows with their square
+_LONG_KEY = re.compile(
+    r"""(?<![\w-])(?:(?:[A-Za-z0-9_-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){%d}""" % MAX_PARTS  # noqa: UP031
+)
 _PLACE = re.compile(r"^(.*) \(at (?:line (\d+), column (\d+)|end of document)\)$", re.DOTALL)
 
 
@@ -41,8 +42,8 @@ def bytes_of(path: str) -> bytes:
 
 def parse(data: bytes, file: str = FILE) -> Recipe:
     """The recipe in ``data``. ``file`` names it in messages."""
-    document, positions = document_of(data, file)
-    problems = Problems(file, positions)
+    document, text = document_of(data, file)
+    problems = Problems(file, text)
     document.pop("scan", None)  # scan/policy_toml.py's
     recipe().check(document, (), problems)
     problems.raise_any()  # what follows takes the shapes for granted
@@ -53,8 +54,8 @@ def parse(data: bytes, file: str = FILE) -> Recipe:
     return Recipe(file, models, inputs, targets)
 
 
-def document_of(data: bytes, file: str) -> tuple[dict[str, Any], Positions]:
-    """A TOML document and where everything in it stands. Invalid when it is not TOML."""
+def document_of(data: bytes, file: str) -> tuple[dict[str, Any], str]:
+    """A TOML document and its text, with plain line ends. Invalid when it is not TOML."""
     import tomllib
 
     try:
@@ -65,12 +66,15 @@ def document_of(data: bytes, file: str) -> tuple[dict[str, Any], Positions]:
         raise Invalid(
             file, [Problem(line, column, "not UTF-8", "text in UTF-8", f"byte {data[error.start]:#04x}")]
         ) from error
-    for header in _HEADER.finditer(text):
-        if header[0].count(".") > MAX_PARTS:
-            line = text.count("\n", 0, header.start()) + 1
-            raise Invalid(file, [Problem(line, 1, "a header of too many parts", f"at most {MAX_PARTS} dots")])
+    long = _LONG_KEY.search(text)
+    if long is not None:
+        line = text.count("\n", 0, long.start()) + 1
+        column = long.start() - text.rfind("\n", 0, long.start())
+        raise Invalid(file, [Problem(line, column, "a key of too many parts", f"at most {MAX_PARTS}")])
     try:
-        return tomllib.loads(text), find(text)
+        document = tomllib.loads(text)
+        check_depth(document)
+        return document, text
     except tomllib.TOMLDecodeError as error:
         match = _PLACE.match(str(error))
         what = (match[1] if match else str(error)).rstrip(".")
@@ -84,6 +88,14 @@ def document_of(data: bytes, file: str) -> tuple[dict[str, Any], Positions]:
         raise Invalid(file, [Problem(1, 1, f"not TOML: {str(error)[:100]}")]) from error
     except RecursionError as error:
         raise Invalid(file, [Problem(1, 1, "nested too deeply")]) from error
+
+
+def check_depth(value: object, left: int = 40) -> None:
+    """RecursionError for values nested deeper than any that are meant, long before the stack ends."""
+    if left == 0:
+        raise RecursionError
+    for item in value.values() if isinstance(value, dict) else value if isinstance(value, list) else ():
+        check_depth(item, left - 1)
 
 
 def _pinned(kind: Any, name: str, table: dict[str, Any], problems: Problems) -> Pinned:

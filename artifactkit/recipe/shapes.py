@@ -244,6 +244,8 @@ class Names:
             problems.at_value(path, _what(path), expected=self.words, found=shown(value))
             return
         for name, item in value.items():
+            if problems.full:
+                return
             if not re.fullmatch(self.pattern, name):
                 problems.at_key((*path, name), f"{name[:100]!r} is not {self.key}")
             self.value.check(item, (*path, name), problems)
@@ -293,6 +295,8 @@ class Table:
             problems.at_value(path, _what(path), expected=f"a table: {self.name}", found=shown(value))
             return
         for key, item in value.items():
+            if problems.full:
+                return
             known = self.keys.get(key)
             if known is not None:
                 known.whole.check(item, (*path, key), problems)

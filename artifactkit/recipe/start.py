@@ -14,6 +14,7 @@ from . import text
 from .expand import canonical
 from .keys import FORMAT, MODEL, QUANTIZE, TARGET, recipe
 from .model import FILE
+from .positions import find
 from .problems import near
 from .read import document_of, parse
 from .shapes import Table
@@ -170,15 +171,14 @@ def policy_of(data: bytes, file: str = FILE) -> str:
     UsageError where it cannot be lifted out, word for word.
     """
     try:
-        document, positions = document_of(data, file)
+        document, whole = document_of(data, file)
     except ArtifactkitError:
         if b"scan" not in data:
             return ""
         raise
     if "scan" not in document:
         return ""
-    whole = data.decode("utf-8").replace("\r\n", "\n")
-    starts = positions.headers
+    starts = find(whole).headers
     ends = [offset for offset, _ in starts[1:]] + [len(whole)]
     parts = [whole[start:end] for (start, path), end in zip(starts, ends, strict=False) if path and path[0] == "scan"]
     kept = "".join(parts).rstrip() + "\n"

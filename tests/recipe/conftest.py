@@ -1,5 +1,6 @@
-"""The hub of tests/hub, for sources that are locked at a commit."""
+"""The hub of tests/hub and the web server of tests/remote, for sources that are locked."""
 
 from hub.conftest import here, hub, run
+from remote.conftest import cache, web
 
-__all__ = ["here", "hub", "run"]
+__all__ = ["cache", "here", "hub", "run", "web"]

@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import NamedTuple
 
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
 from artifactkit.errors import ArtifactkitError, UsageError
 from artifactkit.recipe.problems import Invalid, Problem
@@ -52,7 +54,9 @@ CASES = [
         good=("<<<<<<< HEAD\n", ""),
     ),
     Case("x = " + "[" * 2000 + "]" * 2000, (1, 1), "nested too deeply"),
-    Case("[" + "a." * 100 + "b]\n", (1, 1), "a header of too many parts", expected="at most 64 dots"),
+    Case("[" + "a." * 100 + "b]\n", (1, 2), "a key of too many parts", expected="at most 64"),
+    Case("x = 1\n" + "a." * 100_000 + "b = 1\n", (2, 1), "a key of too many parts", expected="at most 64"),
+    Case("x = { " + "'a' . " * 100 + "b = 1 }\n", (1, 7), "a key of too many parts", expected="at most 64"),
     # Tables.
     Case(
         "[target.t]\n",
@@ -522,3 +526,56 @@ def test_the_policy_of_scan_is_left_to_scan() -> None:
 
 def test_a_problem_as_json_leaves_out_what_is_not_known() -> None:
     assert Problem(1, 2, "x", hint="y").to_json() == {"line": 1, "column": 2, "message": "x", "hint": "y"}
+
+
+WHOLE = """\
+[models.m] # a comment
+source = "hf://o/n"
+revision = "main"
+[models.n]
+source = "n.bin"
+[inputs]
+text = { source = 'text.txt' }
+[defaults]
+dtype = ["f16", "bf16"]
+verify = { device = ["cpu"], atol = { logits = 1e-3 } }
+[targets.t]
+model = ["m", "n"]
+format = "gguf"
+quantize = "q8_0"
+skip = [{ model = "n", dtype = "f16" }]
+shapes.x = { min = [1], opt = [1], max = [2] }
+calibration = "text"
+output = "out/{name}"
+[[scan.allow]]
+name = "x"
+"""
+PIECES = [*"[]=\"'.\n{},#\\", '"""', "[x]\n", "x = 1\n", "true", "[[", "]]", "{name}"]
+
+
+@settings(max_examples=300)
+@given(st.integers(0, len(WHOLE)), st.integers(0, 30), st.one_of(st.text(max_size=8), st.sampled_from(PIECES)))
+def test_a_recipe_that_is_cut_and_patched_is_understood_or_refused(at: int, length: int, piece: str) -> None:
+    text = WHOLE[:at] + piece + WHOLE[at + length :]
+    data = text.encode("utf-8", "surrogatepass")
+    try:
+        recipe = parse(data)
+    except Invalid as error:
+        lines = text.count("\n") + 1
+        assert all(1 <= p.line <= lines and p.column >= 1 for p in error.problems)
+        assert error.problems
+        return
+    assert len(recipe.targets) == len({target.name for target in recipe.targets.values()})
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["a" * MAX_SIZE,
+     '"' * MAX_SIZE, "a = '" + "x." * (MAX_SIZE // 2 - 4) + "'", "[" * MAX_SIZE, "a.'" * (MAX_SIZE // 3),
+     "x = [" + "1," * (MAX_SIZE // 2 - 4) + "]", "".join(f"a{n} = 1\n" for n in range(20_000)),
+     "".join(f"[targets.a{n}]\n" for n in range(10_000))],
+    ids=range(8),
+)  # fmt: skip
+def test_the_largest_files_take_no_time_to_speak_of(text: str) -> None:
+    with pytest.raises(UsageError):
+        parse(text.encode())

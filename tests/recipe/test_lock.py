@@ -13,6 +13,7 @@ import pytest
 from hub.server import Hub
 from hypothesis import given
 from hypothesis import strategies as st
+from remote.server import Web
 
 from artifactkit import sources
 from artifactkit.errors import ArtifactkitError, Refused, Unreadable, UsageError
@@ -468,3 +469,39 @@ def test_converting_by_the_lock(folder: Path, akit: Callable[..., object]) -> No
         assert main(["convert", "tiny-llama", "out2", "-t", "safetensors", "--locked", *more]) == 1
         assert not (folder / "out2").exists()
     assert main(["convert", "tiny-llama", "out2", "-t", "safetensors"]) == 0
+
+
+# -- elsewhere
+
+
+def test_a_file_of_a_web_server(web: Web, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    from artifactkit.cli.main import main
+
+    data = (folder / "tiny-llama" / "pytorch_model.bin").read_bytes()
+    url, sha256 = web.serve("/m.bin", data), hashlib.sha256(data).hexdigest()
+    (folder / "artifactkit.toml").write_text(f'[models.m]\nsource = "{url}"\n')
+    found = lockfile.parse(locked_now().encode()).sources["models.m"]
+    assert found.files == (LockedFile("m.bin", len(data), sha256),)
+    # What is there now is not asked for again, until it is to be.
+    web.serve("/m.bin", data[::-1], etag='"v2"')
+    asked = len(web.asked)
+    assert drift() == []
+    locked_now()
+    assert len(web.asked) == asked
+    # The lock pins what the URL does not.
+    assert locked(url).src == f"{url}#sha256={sha256}"
+    (folder / "xdg" / "artifactkit" / "blobs" / sha256).unlink()
+    assert main(["convert", url, "out.safetensors", "--locked"]) == 3
+    assert "the file is not what its digest says" in capsys.readouterr().err
+    web.serve("/m.bin", data)
+    assert main(["convert", url, "out.safetensors", "--locked", "--require-pinned"]) == 0
+    changed = lockfile.parse(locked_now(("m",)).encode())
+    assert changed.sources["models.m"].files == found.files
+
+
+def test_a_digest_that_is_given_is_locked_without_fetching(web: Web, folder: Path) -> None:
+    data = b"x" * 10_000_000
+    url = f"{web.serve('/m.bin', data)}#sha256={hashlib.sha256(data).hexdigest()}"
+    (folder / "artifactkit.toml").write_text(f'[inputs.m]\nsource = "{url}"\n')
+    locked_now()
+    assert web.asked == [("/m.bin", "bytes=0-65535")]

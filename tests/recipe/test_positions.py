@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from artifactkit.recipe.positions import Path, find
@@ -203,6 +203,7 @@ def paths(value: object, path: Path = ()) -> list[tuple[Path, object]]:
     return out
 
 
+@settings(max_examples=60)
 @given(document, st.data())
 def test_every_key_and_value_is_found_where_it_was_written(table: dict[str, Any], data: st.DataObject) -> None:
     writer = Writer(data.draw)
