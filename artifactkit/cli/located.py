@@ -55,7 +55,7 @@ def fetch(paths: Iterable[str], located: Located) -> bool:
 
     wanted = [path for path in paths if trees.find(path) is not None]
     total = sum(trees.size(path) for path in wanted)
-    with out.progress(f"fetching {located.uri}", total) as advance:
+    with out.progress(f"fetching {located.given}", total) as advance:
         progress, before = Progress(), 0
 
         def changed(now: Progress) -> None:

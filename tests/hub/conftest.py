@@ -5,6 +5,8 @@ What the environment says of the real hub (tokens, caches, proxies, offline) is 
 
 from __future__ import annotations
 
+import contextlib
+import io
 import os
 import subprocess
 import sys
@@ -70,3 +72,22 @@ def here(hub: Hub, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[
     monkeypatch.setattr("huggingface_hub.utils._http.time.sleep", lambda seconds: None)
     monkeypatch.setattr(trees, "_mounted", {})
     yield cache
+
+
+@pytest.fixture
+def call(here: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
+    """As ``run``, in this process, which is quicker: the cache is ``here``, and ``offline`` cuts the connection."""
+    from huggingface_hub import constants
+
+    from artifactkit.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def start(*args: str | Path, offline: bool = False) -> subprocess.CompletedProcess[str]:
+        monkeypatch.setattr(constants, "HF_HUB_OFFLINE", offline)
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = main([str(arg) for arg in args])
+        return subprocess.CompletedProcess(args, code, out.getvalue(), err.getvalue())
+
+    return start

@@ -1,4 +1,4 @@
-"""The commands against the hub, each in a process of its own as a user runs it: exit codes, words, documents."""
+"""The commands against the hub: exit codes, words, documents. Where the process matters, in one of its own."""
 
 from __future__ import annotations
 
@@ -78,14 +78,14 @@ def _but_statement(left: Path, right: Path) -> bool:
     return one.keys() == other.keys() and all(one[n] == other[n] for n in one if not n.endswith(".intoto.jsonl"))
 
 
-def test_the_printed_command_is_the_one_that_ran(hub: Hub, run: Run) -> None:
+def test_the_printed_command_is_the_one_that_ran(hub: Hub, call: Run) -> None:
     commit = hub.repo("o/n").commit({"model.safetensors": safetensors(1)})
-    done = run("convert", "--dtype", "f16", "hf://o/n", "a b.npz", "--require-pinned")
+    done = call("convert", "--dtype", "f16", "hf://o/n", "a b.npz", "--require-pinned")
     assert done.returncode == 2
     pinned = f"artifactkit convert --dtype f16 hf://o/n@{commit} 'a b.npz' --require-pinned"
     assert f"hint: {pinned}" in done.stderr
     assert "not pinned" in done.stderr and f"main, which is at {commit} now" in done.stderr
-    done = run("convert", "--dtype", "f16", "hf://o/n", "a b.npz")
+    done = call("convert", "--dtype", "f16", "hf://o/n", "a b.npz")
     assert done.returncode == 0, done.stderr
     assert f"to repeat: artifactkit convert --dtype f16 hf://o/n@{commit} 'a b.npz'" in done.stdout
     assert f"--against hf://o/n@{commit}" in done.stdout  # the command that verifies is pinned as well
@@ -103,44 +103,44 @@ def test_the_printed_command_is_the_one_that_ran(hub: Hub, run: Run) -> None:
     ],
     ids=lambda c: c[0],
 )
-def test_require_pinned_everywhere(hub: Hub, run: Run, command: list[str]) -> None:
+def test_require_pinned_everywhere(hub: Hub, call: Run, command: list[str]) -> None:
     commit = hub.repo("o/n").commit({"model.safetensors": safetensors(1)})
     rest = ["out.npz"] if command[0] == "convert" else []
-    done = run(*command, "hf://o/n@main", *rest, "--require-pinned")
+    done = call(*command, "hf://o/n@main", *rest, "--require-pinned")
     assert done.returncode == 2, done.stderr
     assert f"hf://o/n@{commit}" in done.stderr.split("hint: ")[1]
 
 
-def test_a_dry_run_fetches_nothing(hub: Hub, run: Run, tmp_path: Path) -> None:
+def test_a_dry_run_fetches_nothing(hub: Hub, call: Run, tmp_path: Path) -> None:
     hub.repo("o/n").commit(enormous(shards=3, gigabytes=5))
-    done = run("convert", "hf://o/n", "out", "--dry-run")
+    done = call("convert", "hf://o/n", "out", "--dry-run")
     assert done.returncode == 0, done.stderr
     assert "output: 15 GB" in done.stdout
     assert hub.sent() < 2_000_000
-    assert [p.name for p in tmp_path.iterdir()] in ([], ["home"])
+    assert [p.name for p in tmp_path.iterdir()] in ([], ["cache"])
 
 
-def test_verify_and_diff_against_the_hub(hub: Hub, run: Run, tmp_path: Path) -> None:
+def test_verify_and_diff_against_the_hub(hub: Hub, call: Run, tmp_path: Path) -> None:
     repo = hub.repo("o/n")
     first = repo.commit(sharded(1))
     second = repo.commit(sharded(1) | {"model-00002-of-00003.safetensors": safetensors(9, ("layers.1.weight",))})
-    assert run("convert", f"hf://o/n@{first}", "out.safetensors").returncode == 0
-    done = run("verify", "out.safetensors", "--against", f"hf://o/n@{first}")
+    assert call("convert", f"hf://o/n@{first}", "out.safetensors").returncode == 0
+    done = call("verify", "out.safetensors", "--against", f"hf://o/n@{first}")
     assert done.returncode == 0, done.stdout + done.stderr
     assert f"verified: out.safetensors against hf://o/n@{first}" in done.stdout
-    done = run("verify", "out.safetensors", "--against", "hf://o/n", "--json")
+    done = call("verify", "out.safetensors", "--against", "hf://o/n", "--json")
     assert done.returncode == 1
     assert document(done.stdout)["source"]["commit"] == second
-    done = run("diff", f"hf://o/n@{first}", "hf://o/n@main")
+    done = call("diff", f"hf://o/n@{first}", "hf://o/n@main")
     assert done.returncode == 1, done.stderr
     assert "layers.1.weight" in done.stdout and "layers.0.weight" not in done.stdout
     fetched = {r.name for r in hub.requests if r.method == "HEAD"}
     assert not {"README.md", "config.json", "tokenizer.json"} & fetched
 
 
-def test_route_from_headers(hub: Hub, run: Run) -> None:
+def test_route_from_headers(hub: Hub, call: Run) -> None:
     hub.repo("o/n").commit(enormous(shards=2))
-    done = run("route", "hf://o/n", "-t", "npz")
+    done = call("route", "hf://o/n", "-t", "npz")
     assert done.returncode == 0, done.stderr
     assert "safetensors -> npz" in done.stdout
     assert hub.sent() < 1_000_000
@@ -156,7 +156,7 @@ EVIL = (
 )
 
 
-def test_malice_is_judged_before_the_whole_is_fetched(hub: Hub, run: Run, tmp_path: Path) -> None:
+def test_malice_is_judged_before_the_whole_is_fetched(hub: Hub, call: Run, tmp_path: Path) -> None:
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as out:
         out.writestr("archive/data.pkl", EVIL)
@@ -164,48 +164,47 @@ def test_malice_is_judged_before_the_whole_is_fetched(hub: Hub, run: Run, tmp_pa
         out.writestr("archive/version", b"3\n")
     hub.repo("o/n").commit({"pytorch_model.bin": archive.getvalue()})
     for command in (["convert", "hf://o/n", "out.safetensors"], ["convert", "hf://o/n/pytorch_model.bin", "out.npz"]):
-        done = run(*command)
+        done = call(*command)
         assert done.returncode == 1, done.stderr
         assert "malicious" in done.stderr
     assert hub.sent() < 2_000_000
-    assert not (tmp_path / "home/hub").exists()
+    assert not (tmp_path / "cache").exists()
 
 
-def test_scan_of_files_and_folders(hub: Hub, run: Run, tmp_path: Path) -> None:
+def test_scan_of_files_and_folders(hub: Hub, call: Run, tmp_path: Path) -> None:
     commit = hub.repo("o/n").commit({"good/model.safetensors": safetensors(1), "bad/model.pkl": MALICIOUS})
-    done = run("scan", "hf://o/n", "--json")
+    done = call("scan", "hf://o/n", "--json")
     assert done.returncode == 1
     paths = {report["path"]: report["verdict"] for report in document(done.stdout)["files"]}
     assert paths[f"hf://o/n@{commit}/bad/model.pkl"] == "malicious"
-    assert run("scan", f"hf://o/n@{commit}/good").returncode == 0
-    assert run("scan", f"hf://o/n@{commit}/good/model.safetensors").returncode == 0
+    assert call("scan", f"hf://o/n@{commit}/good").returncode == 0
+    assert call("scan", f"hf://o/n@{commit}/good/model.safetensors").returncode == 0
     (tmp_path / "here.safetensors").write_bytes(safetensors(2))
-    done = run("scan", "here.safetensors", "hf://o/absent", f"hf://o/n@{commit}/good", "--json")
+    done = call("scan", "here.safetensors", "hf://o/absent", f"hf://o/n@{commit}/good", "--json")
     assert done.returncode == 3
     found = document(done.stdout)
     assert len(found["files"]) == 2 and found["errors"][0]["message"] == "no such model, or a private one"
     for form in ("sarif", "github"):
-        done = run("scan", "hf://o/n/bad", "--output-format", form)
+        done = call("scan", "hf://o/n/bad", "--output-format", form)
         assert done.returncode == 1
         assert f"hf://o/n@{commit}/bad/model.pkl" in done.stdout.replace("%3A", ":")
-    done = run("scan", "hf://o/n", "--write-baseline", "known.json")
-    assert run("scan", "hf://o/n", "--baseline", "known.json").returncode == 0
+    done = call("scan", "hf://o/n", "--write-baseline", "known.json")
+    assert call("scan", "hf://o/n", "--baseline", "known.json").returncode == 0
     assert f"hf://o/n@{commit}/bad/model.pkl" in (tmp_path / "known.json").read_text()
 
 
-def test_a_name_of_the_hub_gets_the_whole_command(run: Run, hub: Hub) -> None:
+def test_a_name_of_the_hub_gets_the_whole_command(call: Run, hub: Hub) -> None:
     for command in (["inspect", "o/n"], ["convert", "o/n", "x.npz"], ["scan", "o/n"], ["inspect", "o/n@v1"]):
-        done = run(*command)
+        done = call(*command)
         assert done.returncode == 3, done.stderr
         expected = " ".join(["artifactkit", *command]).replace("o/n", "hf://o/n")
         assert f"hint: for the model on the hub: {expected}" in done.stderr
-    done = run("inspect", "o/model.safetensors")
+    done = call("inspect", "o/model.safetensors")
     assert done.returncode == 3 and "on the hub" not in done.stderr
     assert not hub.requests
 
 
-@pytest.mark.parametrize("where", ["environment", "file"])
-@pytest.mark.parametrize("taken", [True, False], ids=["taken", "refused"])
+@pytest.mark.parametrize(("where", "taken"), [("environment", True), ("file", False)])
 def test_a_token_is_in_no_output(hub: Hub, run: Run, tmp_path: Path, where: str, taken: bool) -> None:
     repo = hub.repo("o/private")
     repo.commit({"model.safetensors": safetensors(1, rows=4000), "config.json": b"{}"})
@@ -231,7 +230,7 @@ def test_a_token_is_in_no_output(hub: Hub, run: Run, tmp_path: Path, where: str,
             assert TOKEN.encode() not in path.read_bytes(), path
 
 
-@pytest.mark.parametrize("token", ["hf_s\x01cret", "hf_s\x7fcret", "hf_s→cret", "hf_s\ncret: x", "Bearer hf_s cret"])
+@pytest.mark.parametrize("token", ["hf_s\x01cret", "hf_s→cret"])
 def test_a_token_that_hardly_a_request_can_carry(hub: Hub, run: Run, token: str) -> None:
     hub.repo("o/n").commit({"model.safetensors": safetensors(1)})
     hub.token = "another"
@@ -251,29 +250,29 @@ def test_a_cut_and_a_busy_hub(hub: Hub, run: Run) -> None:
     assert "Retry" not in done.stderr and hub.cdn not in done.stderr  # the library's own log stays quiet
 
 
-def test_wrong_bytes_end_a_conversion(hub: Hub, run: Run, tmp_path: Path) -> None:
+def test_wrong_bytes_end_a_conversion(hub: Hub, call: Run, tmp_path: Path) -> None:
     data = safetensors(1, rows=4000)
     hub.repo("o/n").commit({"model.safetensors": data})
     hub.fault(r"GET cdn", times=2)  # the ranges are right
     hub.fault(r"GET cdn", times=9, content=data[:-1] + bytes([data[-1] ^ 1]))
-    done = run("convert", "hf://o/n", "out.npz")
+    done = call("convert", "hf://o/n", "out.npz")
     assert done.returncode == 3, done.stdout + done.stderr
     assert "is not what the hub states" in done.stderr
     assert re.search(r"expected: sha256 [0-9a-f]{64}\n  found: sha256 [0-9a-f]{64}\nhint: .*: rm /", done.stderr)
     assert not (tmp_path / "out.npz").exists()
 
 
-def test_the_hub_is_not_asked_for_local_files(hub: Hub, run: Run, tmp_path: Path) -> None:
+def test_the_hub_is_not_asked_for_local_files(hub: Hub, call: Run, tmp_path: Path) -> None:
     (tmp_path / "model.safetensors").write_bytes(safetensors(1))
-    done = run("convert", "model.safetensors", "out.npz", "--require-pinned", "--json")
+    done = call("convert", "model.safetensors", "out.npz", "--require-pinned", "--json")
     assert done.returncode == 0, done.stderr
     assert "commit" not in document(done.stdout)
     assert not hub.requests
 
 
-def test_a_destination_is_on_this_machine(hub: Hub, run: Run) -> None:
+def test_a_destination_is_on_this_machine(hub: Hub, call: Run) -> None:
     hub.repo("o/n").commit({"model.safetensors": safetensors(1)})
-    done = run("convert", "hf://o/n", "hf://o/other", "-t", "safetensors")
+    done = call("convert", "hf://o/n", "hf://o/other", "-t", "safetensors")
     assert done.returncode == 2
     assert "no path of this machine" in done.stderr
     assert not hub.requests
@@ -304,8 +303,8 @@ def test_stopped_while_fetching(hub: Hub, run: Run, tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
-def test_an_artifact_that_is_not_there_is_told_before_the_source_is_fetched(hub: Hub, run: Run) -> None:
+def test_an_artifact_that_is_not_there_is_told_before_the_source_is_fetched(hub: Hub, call: Run) -> None:
     hub.repo("o/n").commit({"model.safetensors": safetensors(1, rows=40_000)})
-    done = run("verify", "absent.npz", "--against", "hf://o/n")
+    done = call("verify", "absent.npz", "--against", "hf://o/n")
     assert done.returncode == 3, done.stderr
     assert hub.sent() < 1_000_000
