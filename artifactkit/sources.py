@@ -111,6 +111,15 @@ def _not_there(tree: HubTree, address: Address) -> Unreadable:
     )  # fmt: skip
 
 
+def uri_of(path: str) -> str:
+    """What to write on a command line to have ``path`` again: a file on a web server with the digest that it has."""
+    if trees.find(path) is None:
+        return path
+    from . import remote
+
+    return remote.uri_of(path)
+
+
 def fetch(paths: Iterable[str], progress: Progress | None = None) -> int:
     """Have whole, here and verified, those of ``paths`` that lie in mounted trees, before their tensors are read.
 

@@ -7,7 +7,7 @@ not pinned: what is there may be something else tomorrow.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from .. import trees
 from ..errors import Unreadable
@@ -116,10 +116,19 @@ def _mount_store(address: Address, say: Say) -> Mounted:
     return Mounted(shown, shown, False)
 
 
+def uri_of(path: str) -> str:
+    """By which a file in a tree of ours can be had again, with the digest that it has; other paths as they are."""
+    found = trees.find(path)
+    if found is None or not isinstance(found[0], RemoteTree) or found[1] not in found[0].entries:
+        return path
+    entry = found[0].entries[found[1]]
+    return replace(parse(entry.url), sha256=entry.sha256 or entry.have).uri
+
+
 def inside(path: str) -> RemoteTree | None:
     """The tree of ours that ``path`` leads into."""
     found = trees.find(path)
     return found[0] if found is not None and isinstance(found[0], RemoteTree) else None
 
 
-__all__ = ["SCHEMES", "STORES", "WEB", "Mounted", "RemoteTree", "inside", "mount", "parse"]
+__all__ = ["SCHEMES", "STORES", "WEB", "Mounted", "RemoteTree", "inside", "mount", "parse", "uri_of"]

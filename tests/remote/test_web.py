@@ -440,3 +440,47 @@ def test_a_link_in_the_place_of_a_partial_file_is_not_followed(web: Web, cache: 
     with pytest.raises(ArtifactkitError):
         content(remote.mount(url).path)
     assert victim.read_text() == "mine"
+
+
+def test_what_to_write_to_have_a_file_again(web: Web) -> None:
+    path = sources.locate(web.serve("/m.bin", DATA)).path
+    assert sources.uri_of(path) == path
+    content(path)
+    assert sources.uri_of(path) == f"{path}#sha256={SHA}"
+    assert sources.uri_of("/a/path") == "/a/path"
+    signed = remote.mount(web.serve("/n.bin?X-Amz-Signature=s", DATA)).path
+    assert "Signature" not in sources.uri_of(signed) + signed
+
+
+def test_converting_from_a_web_server(
+    web: Web, fixtures: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """As a user sees it: the digest is in the command to verify with, and a wrong one writes nothing."""
+    from artifactkit.cli.main import main
+
+    monkeypatch.chdir(tmp_path)
+    data = (fixtures / "trainer.ckpt").read_bytes()
+    url = web.serve("/trainer.ckpt", data)
+    assert main(["convert", url, "out.safetensors"]) == 0
+    said = capsys.readouterr()
+    assert f"note: {url} is not pinned" in said.err
+    assert f"--against '{pinned(url, data)}'" in said.out
+    assert main(["verify", "out.safetensors", "--against", pinned(url, data)]) == 0
+    capsys.readouterr()
+    assert main(["convert", pinned(url, b"other"), "other.safetensors"]) == 3
+    assert "the file is not what its digest says" in capsys.readouterr().err
+    assert not (tmp_path / "other.safetensors").exists()
+    assert main(["convert", url, "other.safetensors", "--require-pinned"]) == 2
+
+
+def test_inspecting_fetches_the_header_alone(
+    web: Web, in_ranges: None, cache: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    from artifactkit.cli.main import main
+
+    header = b'{"a":{"dtype":"F32","shape":[1000,1000],"data_offsets":[0,4000000]}}'
+    data = len(header).to_bytes(8, "little") + header + bytes(4_000_000)
+    assert main(["inspect", web.serve("/m.safetensors", data)]) == 0
+    assert "[1000, 1000]" in capsys.readouterr().out
+    assert len(web.asked) <= 3
+    assert not cache.exists()
