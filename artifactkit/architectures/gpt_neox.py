@@ -21,6 +21,7 @@ ARCHITECTURE = Architecture(
     classes=("GPTNeoXForCausalLM", "GPTNeoXModel"),
     base_prefix="gpt_neox.",
     head="output.weight",
+    must_have_head=True,
     gelu=True,
     rows=(
         Row("gpt_neox.embed_in.weight", "token_embd.weight"),
@@ -37,7 +38,7 @@ ARCHITECTURE = Architecture(
     keys=(
         *d.sizes(kv_heads=""), Key("layer_norm_eps", d.LN_EPS, "f32"), d.VOCAB,
         Key("use_parallel_residual", "use_parallel_residual", "bool", True),
-        Rope(partial=0.25, types=("default", "linear", "yarn")).facts(),
+        Rope(partial=0.25).facts(),
     ),
     defaults={
         "vocab_size": 50432, "hidden_size": 6144, "num_hidden_layers": 44, "num_attention_heads": 64,

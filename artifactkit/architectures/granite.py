@@ -26,7 +26,8 @@ ARCHITECTURE = Architecture(
         *d.mlp_rows(bias=d.if_true("mlp_bias")),
     ),
     keys=(
-        *d.sizes(), d.RMS_EPS, d.VOCAB, Rope().facts(), d.ATTENTION_BIAS, d.MLP_BIAS,
+        *d.sizes(), d.RMS_EPS, d.VOCAB, Rope(types=("default", "linear", "llama3", "yarn")).facts(),
+        d.ATTENTION_BIAS, d.MLP_BIAS,
         Key("attention_multiplier", "attention.scale", "f32", 1.0),
         Key("embedding_multiplier", "embedding_scale", "f32", 1.0),
         Key("residual_multiplier", "residual_scale", "f32", 1.0), Key("logits_scaling", "logit_scale", "f32", 1.0),

@@ -11,6 +11,8 @@ from ..modeling.architecture import Architecture, Key, Pairs
 from ..modeling.ops import rotary
 from ..modeling.rope import Rope
 
+ROPE = Rope(types=("default", "linear", "llama3", "yarn", "longrope"))
+
 # fmt: off
 QUERY, KEY = (rotary("num_attention_heads"),), (rotary("num_key_value_heads"),)
 
@@ -25,7 +27,7 @@ LLAMA = Architecture(
         *d.embedding_rows(), *d.norm_rows(), *d.attention_rows(QUERY, KEY, bias=d.if_true("attention_bias")),
         *d.mlp_rows(bias=d.if_true("mlp_bias")),
     ),
-    keys=(*d.sizes(), d.RMS_EPS, d.VOCAB, d.HEAD_DIM, Rope().facts(), d.ATTENTION_BIAS, d.MLP_BIAS),
+    keys=(*d.sizes(), d.RMS_EPS, d.VOCAB, d.HEAD_DIM, ROPE.facts(), d.ATTENTION_BIAS, d.MLP_BIAS),
     defaults={
         "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 11008, "num_hidden_layers": 32,
         "num_attention_heads": 32, "num_key_value_heads": None, "hidden_act": "silu", "max_position_embeddings": 2048,
@@ -46,7 +48,7 @@ MISTRAL = Architecture(
     base_prefix="model.",
     head="output.weight",
     rows=(*d.embedding_rows(), *d.norm_rows(), *d.attention_rows(QUERY, KEY), *d.mlp_rows()),
-    keys=(*d.sizes(), d.RMS_EPS, d.VOCAB, d.HEAD_DIM, Rope().facts()),
+    keys=(*d.sizes(), d.RMS_EPS, d.VOCAB, d.HEAD_DIM, ROPE.facts()),
     defaults={
         "vocab_size": 32000, "hidden_size": 4096, "intermediate_size": 14336, "num_hidden_layers": 32,
         "num_attention_heads": 32, "num_key_value_heads": 8, "head_dim": None, "hidden_act": "silu",
@@ -79,7 +81,7 @@ MIXTRAL = Architecture(
         *d.expert_rows("block_sparse_moe", "w1", "w3", "w2", "block_sparse_moe.gate", "mlp.experts"),
     ),
     keys=(
-        *d.sizes(), d.RMS_EPS, d.VOCAB, d.HEAD_DIM_OR_NULL, Rope(theta=1e6).facts(),
+        *d.sizes(), d.RMS_EPS, d.VOCAB, d.HEAD_DIM_OR_NULL, Rope(theta=1e6, types=ROPE.types).facts(),
         Key("num_local_experts", "expert_count"), Key("num_experts_per_tok", "expert_used_count"),
     ),
     defaults={

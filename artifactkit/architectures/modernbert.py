@@ -84,6 +84,7 @@ ARCHITECTURE = Architecture(
     ),
     keys=(
         *d.sizes(kv_heads=""), Key("norm_eps", d.LN_EPS, "f32"), d.VOCAB, CAUSAL,
+        Key("hidden_activation", "hidden_activation", "string", "gelu"),
         Facts((*READS, "global_rope_theta", "local_rope_theta", "local_attention", "layer_types",
                "global_attn_every_n_layers"), _facts, _facts_back),
     ),
@@ -95,7 +96,7 @@ ARCHITECTURE = Architecture(
     },
     when_null={"layer_types": _types},
     fixed={
-        "hidden_activation": ("gelu", *d.GELU_TANH), "norm_bias": (False,), "attention_bias": (False,),
+        "hidden_activation": ("gelu", "silu"), "norm_bias": (False,), "attention_bias": (False,),
         "mlp_bias": (False,), "position_embedding_type": ("absolute", "sans_pos", None), "layer_norm_eps": (1e-5, None),
     },
     inert=frozenset({"decoder_bias"}),

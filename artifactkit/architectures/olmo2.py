@@ -17,6 +17,7 @@ ARCHITECTURE = Architecture(
     classes=("Olmo2ForCausalLM", "Olmo2Model"),
     base_prefix="model.",
     head="output.weight",
+    must_have_head=True,
     rows=(
         *d.embedding_rows(), *d.attention_rows(), *d.mlp_rows(),
         *d.linear("self_attn.q_norm", "attn_q_norm"), *d.linear("self_attn.k_norm", "attn_k_norm"),
@@ -31,6 +32,5 @@ ARCHITECTURE = Architecture(
     },
     when_null=d.HEADS_NULL,
     fixed={"hidden_act": d.SILU, "attention_bias": (False,)},
-    may_untie=True,
     drops=(d.INV_FREQ,),
 )

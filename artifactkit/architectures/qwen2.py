@@ -7,13 +7,23 @@ stand, so no row changes its place.
 from __future__ import annotations
 
 from ..modeling import decoder as d
-from ..modeling import mixture as m
 from ..modeling.architecture import Architecture, Key
+from ..modeling.config import Config
 from ..modeling.rope import Rope
 
 
-def _always(config: object, layer: int) -> bool:
+def _always(config: Config, layer: int) -> bool:
     return True
+
+
+def _early_windows(config: Config) -> list[object]:
+    """``layer_types`` as the mixture's config class fills it in: every other of the first layers."""
+    first = config.opt_count("max_window_layers") or 0
+    used = config.flag("use_sliding_window")
+    return [
+        "sliding_attention" if (i + 1) % 2 and i < first and used else "full_attention"
+        for i in range(config.count("num_hidden_layers"))
+    ]
 
 
 # fmt: off
@@ -38,7 +48,7 @@ QWEN2 = Architecture(
         **BASE, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32, "num_attention_heads": 32,
         "num_key_value_heads": 32, "sliding_window": 4096,
     },
-    when_null=d.HEADS_NULL,
+    when_null={**d.HEADS_NULL, "layer_types": d.late_windows},
     fixed={"hidden_act": d.SILU},
     checks=(d.windowed_types,),
     drops=(d.INV_FREQ,),
@@ -53,6 +63,7 @@ QWEN2_MOE = Architecture(
     classes=("Qwen2MoeForCausalLM", "Qwen2MoeModel"),
     base_prefix="model.",
     head="output.weight",
+    must_have_head=True,
     experts="num_experts",
     rows=(
         *d.embedding_rows(), *d.norm_rows(), *ATTENTION,
@@ -60,7 +71,7 @@ QWEN2_MOE = Architecture(
         *d.linear("mlp.shared_expert.gate_proj", "ffn_gate_shexp"),
         *d.linear("mlp.shared_expert.up_proj", "ffn_up_shexp"),
         *d.linear("mlp.shared_expert.down_proj", "ffn_down_shexp"),
-        *d.linear("mlp.shared_expert_gate", "ffn_gate_inp_shexp", m.FLAT),
+        *d.linear("mlp.shared_expert_gate", "ffn_gate_inp_shexp"),
     ),
     keys=(
         *d.sizes(), d.RMS_EPS, d.VOCAB, Rope().facts(), Key("num_experts", "expert_count"),
@@ -73,6 +84,7 @@ QWEN2_MOE = Architecture(
         "shared_expert_intermediate_size": 5632, "num_experts_per_tok": 4, "num_experts": 60, "norm_topk_prob": False,
         "mlp_only_layers": [], "qkv_bias": True,
     },
+    when_null={"layer_types": _early_windows},
     fixed={
         "hidden_act": d.SILU, "decoder_sparse_step": (1,), "mlp_only_layers": ([], None), "qkv_bias": (True,),
         "norm_topk_prob": (False,),

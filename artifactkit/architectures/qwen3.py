@@ -35,7 +35,7 @@ QWEN3 = Architecture(
         **BASE, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32, "num_attention_heads": 32,
         "num_key_value_heads": 32, "head_dim": 128, "sliding_window": 4096,
     },
-    when_null={**d.HEADS_NULL, **d.HEAD_DIM_NULL},
+    when_null={**d.HEADS_NULL, **d.HEAD_DIM_NULL, "layer_types": d.late_windows},
     fixed=FIXED,
     checks=(d.windowed_types,),
     drops=(d.INV_FREQ,),

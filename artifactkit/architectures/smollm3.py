@@ -36,7 +36,7 @@ ARCHITECTURE = Architecture(
         "no_rope_layer_interval": 4, "layer_types": None, "attention_bias": False, "mlp_bias": False,
         "tie_word_embeddings": True,
     },
-    when_null={**d.HEADS_NULL, "no_rope_layers": lambda c: [
+    when_null={**d.HEADS_NULL, "layer_types": d.full_attention, "no_rope_layers": lambda c: [
         int((i + 1) % c.count("no_rope_layer_interval") != 0) for i in range(c.count("num_hidden_layers"))
     ]},
     fixed={

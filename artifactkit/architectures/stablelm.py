@@ -24,6 +24,7 @@ ARCHITECTURE = Architecture(
     classes=("StableLmForCausalLM", "StableLmModel"),
     base_prefix="model.",
     head="output.weight",
+    must_have_head=True,
     rows=(
         *d.embedding_rows(norm_bias=True), *d.mlp_rows(),
         *d.attention_rows(bias=d.if_true("use_qkv_bias"), out_bias=False),
@@ -36,7 +37,7 @@ ARCHITECTURE = Architecture(
     ),
     keys=(
         *d.sizes(), Key("layer_norm_eps", d.LN_EPS, "f32"), d.VOCAB,
-        Rope(partial=0.25, types=("default", "linear", "yarn")).facts(),
+        Rope(partial=0.25).facts(),
         d.told_by("use_qkv_bias", "blk.0.attn_q.bias"), d.told_by("qk_layernorm", "blk.0.attn_q_norm.weight"),
         Facts(
             ("use_parallel_residual",),

@@ -26,7 +26,7 @@ ARCHITECTURE = Architecture(
     ),
     keys=(
         *d.sizes(), Key("norm_epsilon", d.LN_EPS, "f32"), d.VOCAB,
-        Rope(types=("default", "linear", "yarn")).facts(), d.told_by("use_bias", "blk.0.attn_q.bias"),
+        Rope().facts(), d.told_by("use_bias", "blk.0.attn_q.bias"),
     ),
     defaults={
         "vocab_size": 49152, "hidden_size": 3072, "intermediate_size": 12288, "num_hidden_layers": 30,

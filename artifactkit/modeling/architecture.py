@@ -13,6 +13,8 @@ from .ops import Op
 
 # Written beside the model's own facts, so that a GGUF file says which of two alike families it was made from.
 CLASS_KEY = "artifactkit.model_class"
+# True where the output matrix is the embedding, stored a second time since llama.cpp asks for it.
+TIED_KEY = "artifactkit.tied_output"
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,10 +137,10 @@ class Architecture:
     ``general.architecture``. ``defaults`` and ``when_null`` are the config class's. ``fixed`` are keys whose other
     values llama.cpp does not compute, ``inert`` keys that change nothing, ``aliases`` older spellings. ``base_prefix``
     is what a checkpoint of the bare model leaves out of its names, ``outer_prefix`` what one with a head has before
-    them. ``head`` is the GGUF name of the output matrix that
-    may be tied to ``embedding``; ``may_untie`` whether llama.cpp reads a separate one. ``checks`` raise for what no key
-    alone shows; ``losses`` are told for what the target computes otherwise. ``gelu`` families agree less closely: ggml
-    looks GELU up in a table of f16.
+    them. ``head`` is the GGUF name of the output matrix that may be tied to ``embedding``; ``may_untie`` whether
+    llama.cpp reads a separate one, ``must_have_head`` whether it needs one even where it is the embedding, which is
+    then stored twice. ``checks`` raise for what no key alone shows; ``losses`` are told for what the target computes
+    otherwise. ``gelu`` families agree less closely: ggml looks GELU up in a table of f16.
     """
 
     name: str
@@ -160,6 +162,7 @@ class Architecture:
     head: str = ""
     embedding: str = "token_embd.weight"
     may_untie: bool = True
+    must_have_head: bool = False
     layers: str = "num_hidden_layers"
     experts: str = ""
     writes: Mapping[str, object] = field(default_factory=dict)  # config entries that every such model has

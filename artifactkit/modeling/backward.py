@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from ..artifact import Dropped, Step, TensorView, Weights
 from ..errors import ArtifactkitError, Corrupt, RouteRefused
-from .architecture import CLASS_KEY, Architecture, Facts, Key, Pairs, Row
+from .architecture import CLASS_KEY, TIED_KEY, Architecture, Facts, Key, Pairs, Row
 from .config import MISSING, Config
 from .ops import Piece
 
@@ -24,7 +24,8 @@ def from_gguf(arch: Architecture, pairs: Pairs, weights: Weights) -> tuple[dict[
     run.all_rows()
     run.leftovers()
     dropped = [*weights.dropped, *run.dropped]
-    return entries, replace(weights, tensors=run.tensors, aliases={}, dropped=dropped, naming="transformers")
+    named = replace(weights, tensors=run.tensors, aliases={}, dropped=dropped, keyvalues=(), naming="transformers")
+    return entries, named
 
 
 def config_entries(arch: Architecture, pairs: Pairs, weights: Weights) -> dict[str, object]:
@@ -47,8 +48,13 @@ def config_entries(arch: Architecture, pairs: Pairs, weights: Weights) -> dict[s
         raise Corrupt("the file has no embedding", tensor=arch.embedding, expected="a matrix", found="none")
     entries["vocab_size"] = embedding.shape[0]
     if arch.head:
-        entries["tie_word_embeddings"] = arch.head not in weights.tensors
+        entries["tie_word_embeddings"] = arch.head not in weights.tensors or stored_twice(pairs)
     return entries
+
+
+def stored_twice(pairs: Pairs) -> bool:
+    """Whether the output matrix is a second copy of the embedding."""
+    return pairs.get(TIED_KEY) is True
 
 
 class _Run:
@@ -74,7 +80,7 @@ class _Run:
         if row.when is not None and not row.when(self.config, b):
             return
         targets = [t.replace("{b}", str(b)) for t in row.targets]
-        if targets == [self.arch.head] and targets[0] not in self.weights.tensors:
+        if targets == [self.arch.head] and (targets[0] not in self.weights.tensors or stored_twice(self.pairs)):
             return
         views = []
         for name in targets:
@@ -116,8 +122,9 @@ class _Run:
     def leftovers(self) -> None:
         made = {n for key in self.arch.keys if isinstance(key, Facts) for n in key.makes}
         for name, view in self.left.items():
-            if name in made:
-                why = "config.json holds it, as rope_parameters"
+            twice = name == self.arch.head and stored_twice(self.pairs)
+            if name in made or twice:
+                why = "the embedding, stored again" if twice else "config.json holds it, as rope_parameters"
                 self.dropped += [Dropped(o, why, view.nbytes, asked=True) for o in view.came_from()]
                 continue
             raise RouteRefused(

@@ -194,6 +194,14 @@ def full_attention(config: Config) -> list[object]:
     return ["full_attention"] * config.count("num_hidden_layers")
 
 
+def late_windows(config: Config) -> list[object]:
+    """``layer_types`` as Qwen's config classes fill it in: a window from layer ``max_window_layers`` on, if at all."""
+    used = config.flag("use_sliding_window") and config["sliding_window"] is not None
+    first = config.opt_count("max_window_layers") or 0
+    layers = range(config.count("num_hidden_layers"))
+    return ["sliding_attention" if used and i >= first else "full_attention" for i in layers]
+
+
 def windowed_types(config: Config) -> None:
     """``layer_types`` may only say what ``use_sliding_window`` says already."""
     if not config.flag("use_sliding_window"):

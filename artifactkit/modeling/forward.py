@@ -9,7 +9,7 @@ from dataclasses import replace
 from ..artifact import Alias, Dropped, KeyValue, Step, TensorView, Weights
 from ..errors import ArtifactkitError, Corrupt, RouteRefused
 from ..report import Loss
-from .architecture import CLASS_KEY, Architecture, Facts, Key, Row
+from .architecture import CLASS_KEY, TIED_KEY, Architecture, Facts, Key, Row
 from .config import Config, check_understood, check_values
 from .ops import Piece, as_f32
 
@@ -39,6 +39,8 @@ def to_gguf(arch: Architecture, raw: dict[str, object], weights: Weights, file: 
     run.all_rows()
     run.leftovers()
     pairs = tuple(keyvalues(arch, config, raw))
+    if run.stored_twice:
+        pairs += (KeyValue(TIED_KEY, "bool", True),)
     losses = [*weights.losses, *arch.losses(config), *run.losses]
     return replace(
         weights, tensors=run.tensors, aliases=weights.aliases | run.aliases, keyvalues=(*weights.keyvalues, *pairs),
@@ -94,6 +96,7 @@ class _Run:
         self.aliases: dict[str, Alias] = {}
         self.dropped: list[Dropped] = []
         self.losses: list[Loss] = []
+        self.stored_twice = False
         self.layers = config.count(arch.layers)
         if self.layers > len(weights.tensors):
             raise Corrupt(
@@ -168,17 +171,25 @@ class _Run:
                 yield name
 
     def _tied(self, view: TensorView | None, target: str) -> bool:
-        """Whether the output matrix is the embedding: then it is not stored a second time."""
+        """Whether the output matrix is the embedding: then it is not stored a second time, unless it must be."""
         embedding = self.tensors.get(self.arch.embedding)
-        tie = self.config.flag("tie_word_embeddings")
+        if embedding is None:
+            return False
         if view is None:
-            return tie or self.bare
-        source = embedding and self.find(embedding.came_from()[0])
+            if not self.config.flag("tie_word_embeddings") and not self.bare:
+                return False
+            if self.arch.must_have_head:
+                self._twice(embedding, target)
+            return True
+        source = next((t for t in self.weights if t.came_from() == embedding.came_from()), None)
         if source is not None and view.same_bytes(source):
             del self.left[view.name]
             step = Step("renamed", f"{self.arch.gguf} in GGUF")
-            origins, steps = view.came_from(), (*view.steps, step)
-            self.aliases[target] = Alias(replace(view, name=target, origins=origins, steps=steps), self.arch.embedding)
+            tied = replace(view, name=target, origins=view.came_from(), steps=(*view.steps, step))
+            if self.arch.must_have_head:
+                self._twice(tied, target)
+            else:
+                self.aliases[target] = Alias(tied, self.arch.embedding)
             return True
         if not self.arch.may_untie:
             raise RouteRefused(
@@ -187,6 +198,11 @@ class _Run:
                 hint=f"if the two are equal, leave one out: --exclude {view.name}",
             )  # fmt: skip
         return False
+
+    def _twice(self, view: TensorView, target: str) -> None:
+        step = Step("copied", "the embedding, which is the output matrix too: llama.cpp asks for both")
+        self.tensors[target] = replace(view, name=target, origins=view.came_from(), steps=(*view.steps, step))
+        self.stored_twice = True
 
     def make(self, row: Row, views: list[TensorView], targets: list[str]) -> None:
         pieces = [Piece(v.dtype, v.shape, v.source) for v in views]

@@ -42,7 +42,7 @@ class Rope:
 
     theta: float = 10000.0
     partial: float | None = None
-    types: tuple[str, ...] = ("default", "linear", "llama3", "yarn")
+    types: tuple[str, ...] = ("default", "linear", "yarn")
     dims: str = ""
     write_dims: bool = True
     write_none: bool = False
@@ -116,6 +116,8 @@ class Rope:
         """The pairs under ``rope.scaling``."""
         kind = rope["rope_type"]
         if kind == "default":
+            if self.original:
+                yield "rope.scaling.original_context_length", "u32", config.count("original_max_position_embeddings")
             if self.write_none:
                 yield "rope.scaling.type", "string", "none"
             return
@@ -176,7 +178,8 @@ class Rope:
             scale = pairs.get("rope.scaling.attn_factor")
             if isinstance(scale, float):
                 factor = float(rope["factor"])  # type: ignore[arg-type]
-                rope["attention_factor"] = scale * (0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0)
+                usual = 0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0
+                rope["attention_factor"] = float(f"{scale * usual:.7g}")
         if LONG in tensors:
             rope["rope_type"] = "longrope"
             rope["long_factor"], rope["short_factor"] = floats(tensors[LONG]), floats(tensors[SHORT])
@@ -188,6 +191,8 @@ class Rope:
                 rope["attention_factor"] = given
         elif FREQS in tensors:
             rope |= {"rope_type": "llama3", **fit_llama3(tensors[FREQS], float(rope["rope_theta"]), pairs)}  # type: ignore[arg-type]
+        if self.original and pairs.get("rope.scaling.original_context_length") is not None:
+            out["original_max_position_embeddings"] = pairs.get("rope.scaling.original_context_length")
         dims = pairs.get("rope.dimension_count")
         if self.partial is not None and isinstance(dims, int):
             rope["partial_rotary_factor"] = dims / self._head_of(pairs)
