@@ -93,7 +93,7 @@ def quiet() -> Iterator[None]:
         logging.set_verbosity(before)
 
 
-def attempt(what: str, work: Callable[[], T], stop: threading.Event | None = None) -> T:
+def attempt(what: str, work: Callable[[], T], stop: threading.Event | None = None, most: int = TRIES) -> T:
     """``work()``, again while its faults are of the kind that passes, a bounded number of times.
 
     ``what`` names the place in errors. Raises Unreached, or what ``refused`` makes of an answer.
@@ -101,7 +101,7 @@ def attempt(what: str, work: Callable[[], T], stop: threading.Event | None = Non
     from huggingface_hub.errors import HfHubHTTPError
 
     last: Exception | None = None
-    for tries in range(TRIES):
+    for tries in range(most):
         try:
             with quiet():
                 return work()
@@ -122,7 +122,7 @@ def attempt(what: str, work: Callable[[], T], stop: threading.Event | None = Non
                 break
             if _no_connection(error) and tries >= 1:
                 break  # nobody is there: a second look is enough
-        if tries + 1 < TRIES and not (stop is not None and stop.is_set()):
+        if tries + 1 < most and not (stop is not None and stop.is_set()):
             time.sleep(wait)
     assert last is not None
     raise gave_up(last, what) from last

@@ -17,6 +17,7 @@ from .address import Address
 from .listing import Entry
 from .ranged import WHOLE_WITHOUT_RANGES, Blocks, Ranges, RemoteFile
 
+DOWNLOADS = 3  # tries of a file, each of which the library tries for half a minute
 # A file of the cache of up to so many bytes is hashed at once and read there; of a larger one, ranges are quicker.
 HASHED_AT_ONCE = 64 << 20
 
@@ -194,7 +195,7 @@ class HubTree:
             return found
 
         try:
-            path = client.attempt(shown, lambda: _translated(work, shown), progress.stop)
+            path = client.attempt(shown, lambda: _translated(work, shown), progress.stop, DOWNLOADS)
         finally:
             progress.add(0, name)
         if os.path.abspath(path) != os.path.abspath(expected):

@@ -152,7 +152,8 @@ class Hub:
         self._hub = _serve(self, "hub")
         self._cdn = _serve(self, "cdn")
         self.url = f"http://127.0.0.1:{self._hub.server_address[1]}"
-        self.cdn = f"http://127.0.0.1:{self._cdn.server_address[1]}"
+        # Another host name as well: older clients tell hosts apart without looking at the port.
+        self.cdn = f"http://localhost:{self._cdn.server_address[1]}"
 
     def __enter__(self) -> Hub:
         return self
