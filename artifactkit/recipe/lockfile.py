@@ -162,7 +162,7 @@ _DIGEST = Text("64 hexadecimal digits in lower case", r"[0-9a-f]{64}")
 _FILE = Table(
     "a file",
     {
-        "name": Key(Text("a path within the source"), "Its name.", required=True),
+        "name": Key(Text("a path within the source", r"[^\x00]+"), "Its name.", required=True),
         "size": Key(Integer(0), "Bytes.", required=True),
         "sha256": Key(_DIGEST, "Its digest.", required=True),
     },
@@ -198,7 +198,7 @@ _LOCK = Table(
 
 def bad_name(name: str) -> bool:
     """Whether a file's name in a lock is none within a source."""
-    return name.startswith("/") or "\\" in name or any(part in ("", ".", "..") for part in name.split("/"))
+    return any(part in ("", ".", "..") for part in name.split("/"))
 
 
 def read(path: str = LOCK) -> Lock:

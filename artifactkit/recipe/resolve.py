@@ -46,7 +46,8 @@ def resolve(pinned: Pinned, recipe: Recipe, hashing: Hashing = nobody, say: Say 
     """Look a source up, as it is now. Raises what locating and opening raise, with the name of the table."""
     path = path_of(recipe.file, uri_of(pinned))
     try:
-        located = sources.locate(path, say=say)
+        # That a URL is not pinned by itself is no news here: the lock pins it.
+        located = sources.locate(path, say=say if path.startswith(address.SCHEME) else silent)
         files = tuple(_locked(located.path, name, hashing) for name in _used(pinned, located.path))
     except ArtifactkitError as error:
         error.what = f"{pinned.what}: {error.what}"
@@ -98,6 +99,8 @@ def name_in(path: str, root: str) -> str:
 def _locked(root: str, path: str, hashing: Hashing) -> LockedFile:
     """One file with its digest: as its place states it, else of its content."""
     name = name_in(path, root)
+    if any("\ud800" <= c <= "\udfff" for c in name):
+        raise Unreadable("a file's name is no text, and a lock file is", file=path, hint="rename it")
     mounted = trees.find(path)
     if mounted is not None and trees.is_file(path):
         tree, inner = mounted

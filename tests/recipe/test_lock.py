@@ -306,6 +306,19 @@ def test_files_are_told_apart_one_by_one(folder: Path) -> None:
     ]  # fmt: skip
 
 
+def test_odd_names_of_files(folder: Path) -> None:
+    odd = ["a\nb", "a\\b", "'\"", "# x", " ", "ä", "\x7f", "-rf"]
+    shutil.rmtree(folder / "texts")
+    (folder / "texts").mkdir()
+    for name in odd:
+        (folder / "texts" / name).write_text(name)
+    assert [file.name for file in lockfile.parse(locked_now().encode()).sources["inputs.text"].files] == sorted(odd)
+    assert drift() == []
+    (folder / "texts" / os.fsdecode(b"\xff")).write_text("x")
+    with pytest.raises(Unreadable, match="no text"):
+        locked_now()
+
+
 def test_links_to_folders_are_not_followed(folder: Path) -> None:
     (folder / "texts" / "deeper" / "round").symlink_to(folder / "texts")
     found = lockfile.parse(locked_now().encode())
