@@ -11,6 +11,7 @@ from .errors import ArtifactkitError
 from .files import File
 from .report import Loss, Outcome
 from .source import Source
+from .stored import StoredArray
 
 Kind = Literal["weights", "graph", "plan"]
 
@@ -111,12 +112,23 @@ class KeyValue:
     """One typed fact about the model, as GGUF keeps them: ``llama.block_count``, ``u32``, 30.
 
     ``kind`` is a GGUF value type: ``u8 i8 u16 i16 u32 i32 u64 i64 f32 f64 bool string``, or ``arr[f32]`` and the like
-    with a tuple as ``value``.
+    with a tuple as ``value``. A long array that was read (a vocabulary) is a ``StoredArray`` instead: it lies in its
+    file until ``elements`` is asked.
     """
 
     key: str
     kind: str
-    value: int | float | bool | str | tuple[object, ...]
+    value: int | float | bool | str | tuple[object, ...] | StoredArray
+
+    @property
+    def is_array(self) -> bool:
+        return self.kind.startswith("arr[")
+
+    def elements(self) -> tuple[object, ...]:
+        """The elements of an array, read from the file if need be; a scalar as a tuple of one."""
+        if isinstance(self.value, tuple):
+            return self.value
+        return self.value.elements() if isinstance(self.value, StoredArray) else (self.value,)
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """Formats that are known by name and by their first bytes, and are not read or written here.
 
 Knowing them turns "unknown format" into an answer: what the file is, which kind, and what to do with it.
-Magic numbers: GGUF spec, HDF5 file format spec 3.0 (superblock), TFLite schema identifier, 7-Zip format description,
+Magic numbers: HDF5 file format spec 3.0 (superblock), TFLite schema identifier, 7-Zip format description,
 Git LFS pointer spec v1.
 """
 
@@ -28,14 +28,6 @@ class Known:
 
 
 KNOWN: tuple[Known, ...] = (
-    Known(
-        "gguf",
-        "GGUF, llama.cpp's format",
-        "weights",
-        "this version does not read gguf",
-        ((0, b"GGUF"), (0, b"FUGG")),
-        (".gguf",),
-    ),
     Known(
         "mlx",
         "MLX folder",

@@ -38,6 +38,7 @@ WEIGHT_SUFFIXES = (
     ".jit",
     ".tar",
     ".model.pt",
+    ".gguf",
 )
 
 ROLES: tuple[tuple[str, CompanionRole], ...] = (
@@ -164,6 +165,7 @@ def _main_file(folder: str, given_format: str | None) -> tuple[str, list[str]]:
     if not present:
         present = [n for n in names if n.endswith(WEIGHT_SUFFIXES) and _fits(n, given_format)]
         present = [n for n in present if trees.is_file(os.path.join(folder, n)) and "training_args" not in n]
+        present = sorted({_first_part(n, names) for n in present})
         if len(present) > 1:
             shown = ", ".join(present[:8]) + (" ..." if len(present) > 8 else "")
             raise UsageError(
@@ -177,6 +179,14 @@ def _main_file(folder: str, given_format: str | None) -> tuple[str, list[str]]:
         raise Unreadable("the folder holds no weights file", file=folder, expected=", ".join(MAIN_FILES), hint=hint)
     notes = [f"{present[0]} was taken; {other} is there too" for other in present[1:]]
     return os.path.join(folder, present[0]), notes
+
+
+def _first_part(name: str, names: list[str]) -> str:
+    """The first of the parts that a split GGUF file lies in, if ``name`` is one of them and it is there."""
+    if not name.endswith(".gguf"):
+        return name
+    first = re.sub(r"-\d{5}(-of-\d{5}\.gguf)$", r"-00001\1", name)
+    return first if first in names else name
 
 
 def is_model_file(name: str) -> bool:

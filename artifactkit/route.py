@@ -8,14 +8,18 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from importlib.util import find_spec
 
-from . import __version__, known, registry, trees
-from .artifact import Companion, Kind, Weights
+from . import __version__, ggml, known, registry, translate, trees
+from .artifact import Companion, Kind, TensorView, Weights
 from .dtypes import BY_NAME, DType
-from .errors import ArtifactkitError, Refused, RouteRefused, UsageError
+from .errors import ArtifactkitError, MissingExtra, Refused, RouteRefused, UsageError
+from .imatrix import read_imatrix
 from .opening import Opened, open_source, travelling
 from .passes import cast as cast_pass
+from .passes import dequantize as dequantize_pass
+from .passes import quantize as quantize_pass
 from .passes import rename as rename_pass
 from .passes import select as select_pass
 from .passes import tie as tie_pass
@@ -41,6 +45,9 @@ class ConvertOptions:
     target_format: str | None = None
     dtype: DType | None = None
     overflow: str = "refuse"
+    quantize: str | None = None
+    allow_requantize: bool = False
+    imatrix: str | None = None  # a path
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     rename: tuple[str, ...] = ()
@@ -208,11 +215,20 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
     for error in weights.refused.values():
         raise error.located(file=src)
     stats = cast_pass.CastStats()
-    if options.dtype is not None:
-        before = weights
-        weights = cast_pass.cast(weights, options.dtype, options.overflow, stats)
-        changed = sum(1 for name, t in weights.tensors.items() if t.dtype != before.tensors[name].dtype)
-        steps.append(RouteStep("cast", f"{counted(changed, 'tensor')} to {options.dtype}"))
+    _check_modules(target, options)
+    for step, after in as_gguf(weights, target):
+        steps.append(step)
+        weights = after
+    for step, after in quantised(weights, target, options):
+        steps.append(step)
+        weights = after
+    made: list[OutputFile] = []
+    for step, after in as_checkpoint(weights, target, folder, made):
+        steps.append(step)
+        weights = after
+    for step, after in as_floats(weights, target, options, stats):
+        steps.append(step)
+        weights = after
     if target.keeps_aliases:
         weights = tie_pass.merge_aliases(weights)
         if weights.aliases:
@@ -222,6 +238,8 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
     if not weights.tensors:
         raise UsageError("no tensor is left to convert", file=src, hint="artifactkit inspect shows what is there")
     _check_dtypes(weights, target)
+    if target.keeps_keyvalues:
+        weights = ggml.with_file_type(weights)
     losses = _losses(initial, weights, target)
     go: tuple[Companion, ...] = ()
     stay = initial.companions
@@ -230,7 +248,7 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
     losses += [Loss("file-dropped", _stay_text(c, folder), asked=c.role in ("code", "doc")) for c in stay]
     name = os.path.basename(os.path.abspath(destination))
     shard = options.max_shard_size
-    if folder and shard is None:
+    if folder and shard is None and target.splits_folders:
         shard = DEFAULT_FOLDER_SHARD
     if shard is not None and not folder and target.folder:
         raise UsageError(
@@ -240,10 +258,12 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
         )
     origin = origin or Origin(src)
     summary, read_too = _summary(opened, target, options, origin)
+    read_too += () if options.imatrix is None else (options.imatrix,)
     try:
         files = target.write(weights, WriteOptions(name, folder, shard, summary)) if target.write else []
     except ArtifactkitError as error:
         raise error.located(file=destination) from error.__cause__
+    files += [f for f in made if f.name not in {c.name for c in go}]
     go = tuple(c for c in go if c.name not in {f.name for f in files})
     steps.append(RouteStep("write", _write_text(target, files, go)))
     route = Route(
@@ -254,6 +274,94 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
     return route
 
 
+def _check_modules(target: Format, options: ConvertOptions) -> None:
+    """MissingExtra, before any work, for what opening the output again will need."""
+    missing = [name for name in target.modules if find_spec(name) is None] if options.verify else []
+    if missing:
+        raise MissingExtra(
+            f"checking what is written as {target.name} needs the package {missing[0]}",
+            expected=f"the extra `{target.extra}`",
+            hint=f"pip install 'artifactkit[{target.extra}]', or write it unchecked with --no-verify",
+        )
+
+
+def as_gguf(weights: Weights, target: Format) -> Iterator[tuple[RouteStep, Weights]]:
+    """The step from a checkpoint of transformers to GGUF's names, row orders and facts, by its config.json."""
+    if not target.keeps_keyvalues or weights.format == target.name:
+        return
+    read = translate.read_config(weights.companions)
+    if read is not None:
+        arch, weights = translate.plan(read[0], weights, read[1])
+        yield RouteStep("architecture", f"{arch.name}: names and row orders of llama.cpp's {arch.gguf}"), weights
+
+
+def as_checkpoint(
+    weights: Weights, target: Format, folder: bool, made: list[OutputFile]
+) -> Iterator[tuple[RouteStep, Weights]]:
+    """The step from a GGUF file to a checkpoint folder of transformers; its config.json is added to ``made``."""
+    if weights.format != "gguf" or target.keeps_keyvalues or not weights.keyvalues:
+        return
+    if not folder:
+        note = "names stay as GGUF has them: a folder as destination gets transformers' names and a config.json"
+        yield RouteStep("architecture", "as it is"), replace(weights, notes=[*weights.notes, note])
+        return
+    arch, entries, weights = translate.from_gguf(weights)
+    # transformers refuses a file that does not say which framework it is for
+    weights = replace(weights, metadata={**weights.metadata, "format": "pt"})
+    made.append(translate.config_file(entries))
+    yield RouteStep("architecture", f"{arch.name}: names and row orders of transformers' {arch.model_type}"), weights
+
+
+def quantised(weights: Weights, target: Format, options: ConvertOptions) -> Iterator[tuple[RouteStep, Weights]]:
+    """The steps to and from quantised types: what is asked for, and what the target cannot hold."""
+    held = weights.tensors
+    if options.quantize is not None:
+        dtype = ggml.parse(options.quantize)
+        if dtype.name not in target.dtypes:
+            raise RouteRefused(f"`{target.name}` cannot hold {dtype}", hint="-t gguf")
+        imatrix = None if options.imatrix is None else read_imatrix(options.imatrix)
+        weights = quantize_pass.quantize(weights, quantize_pass.one_type(dtype), imatrix, options.allow_requantize)
+        changed = sum(1 for name, t in weights.tensors.items() if t is not held[name])
+        yield RouteStep("quantise", f"{counted(changed, 'tensor')} to {dtype}, {mix_text(weights)}"), weights
+    elif options.imatrix is not None:
+        raise UsageError("--imatrix is for quantising", hint="--quantize TYPE")
+
+    def to_floats(tensor: TensorView) -> bool:
+        if tensor.steps and tensor.steps[-1].outcome == "quantised":
+            return False
+        return options.dtype is not None or tensor.dtype.name not in target.dtypes
+
+    blocks = [t for t in weights if t.dtype.block > 1 and to_floats(t)]
+    if blocks:
+        weights = dequantize_pass.dequantize(weights, to_floats, asked=options.dtype is not None)
+        kinds = ", ".join(sorted({t.dtype.name for t in blocks}))
+        yield RouteStep("dequantise", f"{counted(len(blocks), 'tensor')} of {kinds} to f32"), weights
+
+
+def as_floats(
+    weights: Weights, target: Format, options: ConvertOptions, stats: cast_pass.CastStats
+) -> Iterator[tuple[RouteStep, Weights]]:
+    """``--dtype``, but for tensors that the target's runtimes take in f32 only: those become f32."""
+    only = target.float32_only
+    if options.dtype is not None:
+        held, which = weights.tensors, None if only is None else lambda tensor: not only(tensor)
+        weights = cast_pass.cast(weights, options.dtype, options.overflow, stats, which)
+        changed = sum(1 for name, t in weights.tensors.items() if t.dtype != held[name].dtype)
+        yield RouteStep("cast", f"{counted(changed, 'tensor')} to {options.dtype}"), weights
+    # A file of the target's own format is copied as it is.
+    if only is not None and (options.dtype is not None or weights.format != target.name):
+        narrow = {name for name, t in weights.tensors.items() if t.dtype.name in ("f16", "bf16") and only(t)}
+        if narrow:
+            weights = cast_pass.cast(weights, ggml.F32, which=lambda tensor: tensor.name in narrow)
+            yield RouteStep("cast", f"{counted(len(narrow), 'tensor')} to f32, as {target.name} needs them"), weights
+
+
+def mix_text(weights: Weights) -> str:
+    """Bits of all tensors for each weight: ``4.9 bits a weight``."""
+    count = sum(t.numel for t in weights)
+    return f"{8 * weights.nbytes / count:.2f} bits a weight" if count else "no weights"
+
+
 def _summary(
     opened: Opened, target: Format, options: ConvertOptions, origin: Origin
 ) -> tuple[Summary | None, tuple[str, ...]]:
@@ -261,7 +369,7 @@ def _summary(
 
     The version alone is no summary: a plain local file gives the bytes that the format's own library would write.
     """
-    if not options.summary or not target.keeps_metadata:
+    if not options.summary or not (target.keeps_metadata or target.keeps_keyvalues):
         return None, ()
     mounted = trees.find(opened.given)
     folder = opened.given if opened.folder and mounted is None else mounted[0].root if mounted is not None else None
@@ -323,10 +431,15 @@ def _check_dtypes(weights: Weights, target: Format) -> None:
 
 def _losses(initial: Weights, final: Weights, target: Format) -> list[Loss]:
     losses = list(final.losses)
-    if initial.metadata and not target.keeps_metadata:
-        losses.append(
-            Loss("metadata-dropped", f"`{target.name}` holds no metadata: {', '.join(sorted(initial.metadata)[:5])}")
-        )
+    # As typed facts the summary stays, and which framework a file is for says nothing there.
+    kept = {"format", *(pair.key for pair in final.keyvalues)} if target.keeps_keyvalues else set()
+    dropped = sorted(initial.metadata.keys() - kept)
+    if dropped and not target.keeps_metadata:
+        losses.append(Loss("metadata-dropped", f"`{target.name}` holds no metadata: {', '.join(dropped[:5])}"))
+    if final.keyvalues and not target.keeps_keyvalues:
+        shown = ", ".join(pair.key for pair in final.keyvalues[:5]) + (", ..." if len(final.keyvalues) > 5 else "")
+        pairs = counted(len(final.keyvalues), "key-value pair")
+        losses.append(Loss("metadata-dropped", f"`{target.name}` holds no {pairs}: {shown}"))
     return losses
 
 

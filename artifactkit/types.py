@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from .artifact import Kind, Weights
+from .artifact import Kind, TensorView, Weights
 from .errors import ArtifactkitError
 from .source import Source
 from .trees import open_file
@@ -171,10 +171,14 @@ class Format:
     needs: tuple[Need, ...] = ()
     dtypes: frozenset[str] = field(default_factory=frozenset)
     extra: str | None = None
+    modules: tuple[str, ...] = ()  # those of the extra that ``reopen`` imports
     family: str | None = None  # `-f pickle` means any format of the family
     folder: bool = False  # whether the format can be written as a folder of files
     named: bool = True  # whether the format holds names; without, it holds one tensor
     keeps_metadata: bool = True
+    keeps_keyvalues: bool = False  # whether typed facts about the model can be written
+    splits_folders: bool = True  # whether a folder gets several files when it is large, without being asked for
+    float32_only: Callable[[TensorView], bool] | None = None  # floats that runtimes take in f32 and in nothing else
     keeps_aliases: bool = False  # whether a tie can be recorded, so that tied tensors are stored once
     reopen: Callable[[list[str]], dict[str, Placed]] | None = None
     reopened_by: str = "another reader"  # whose reader that is, for the report

@@ -19,19 +19,19 @@ PACKAGE = ROOT / "artifactkit"
 # nothing of another line of its level: those are to be kept apart. Folders are named like modules.
 LEVELS: list[tuple[str, list[list[str]]]] = [
     ("L0", [["errors", "dtypes"], ["report"]]),
-    ("L1", [["files", "trees", "pickles", "containers", "source", "artifact"]]),
+    ("L1", [["files", "trees", "pickles", "containers", "source", "stored", "artifact"]]),
     (
         "L2",
         [
             [
-                "types", "filesystem", "beside", "staging", "placing", "patterns", "sharded", "floats", "casting",
+                "types", "filesystem", "beside", "staging", "placing", "patterns", "sharded", "floats", "casting", "ggml",
                 "npwrite", "tensor_names", "torch_files", "torch_script", "numpy_files", "checkpoint_walk",
                 "checkpoint", "modeling",
             ]
         ],
     ),
     ("L3", [["formats"], ["passes"], ["architectures"], ["lowerings"], ["runners"]]),
-    ("L4", [["known", "registry", "opening", "translate"], ["scan"], ["verify"], ["provenance"], ["hub"], ["remote"]]),
+    ("L4", [["known", "registry", "opening", "imatrix", "translate"], ["scan"], ["verify"], ["provenance"], ["hub"], ["remote"]]),
     ("L5", [["sources", "recipe"], ["route", "forecast", "attest", "retrace", "verdict"], ["judge"]]),
     ("L6", [["run"]]),
     ("L7", [["diagnose"], ["audit"], ["build"], ["measure"]]),

@@ -55,6 +55,9 @@ def command(
     from_: o.From = None,
     dtype: o.Dtype = "auto",
     overflow: o.OnOverflow = o.Overflow.refuse,
+    quantize: o.Quantize = None,
+    imatrix: o.Imatrix = None,
+    allow_requantize: o.AllowRequantize = False,
     state_dict_key: o.StateDictKey = None,
     everything: o.All = False,
     keep_prefix: o.KeepPrefix = False,
@@ -92,6 +95,9 @@ def command(
         target_format=to,
         dtype=None if dtype.strip().lower() == "auto" else dtypes.parse(dtype),
         overflow=overflow.value,
+        quantize=quantize,
+        imatrix=imatrix,
+        allow_requantize=allow_requantize,
         include=tuple(include or ()),
         exclude=tuple(exclude or ()),
         rename=tuple(rename or ()),
@@ -231,9 +237,11 @@ def _verify_command(route: Route, options: ConvertOptions) -> str:
     """The command that compares the output with its source, told of the same choice and names of tensors."""
     import shlex
 
+    from .. import sources
+
     artifact, source = (
         os.path.join(os.curdir, path) if path.startswith("-") else path  # no option
-        for path in (route.destination, route.opened.given)
+        for path in (route.destination, sources.uri_of(route.opened.given))
     )
     words = ["artifactkit", "verify", artifact, "--against", source]
     for flag, value in (("--from", options.source_format), ("--state-dict-key", options.read.state_dict_key)):

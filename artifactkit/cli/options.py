@@ -92,6 +92,17 @@ MaxShardSize = Annotated[
 OnOverflow = Annotated[
     Overflow, typer.Option("--overflow", help="What to do with a value too large for --dtype.", case_sensitive=False)
 ]
+Quantize = Annotated[
+    str | None,
+    typer.Option("--quantize", metavar="Q", help="Quantise matrices to one of ggml's types: q8_0, q4_k, iq4_xs ..."),
+]
+Imatrix = Annotated[
+    str | None,
+    typer.Option("--imatrix", metavar="FILE", help="Importance of columns, from llama-imatrix, for --quantize."),
+]
+AllowRequantize = Annotated[
+    bool, typer.Option("--allow-requantize", help="Let --quantize start from tensors that are quantised already.")
+]
 Locked = Annotated[bool, typer.Option("--locked", help="Take SRC as artifactkit.lock has it; refuse anything else.")]
 Strict = Annotated[bool, typer.Option("--strict", help="Refuse any loss that was not asked for.")]
 AllowUnsafeSource = Annotated[

@@ -9,6 +9,7 @@ array is a place in the file, and becomes a list only when asked for.
 from __future__ import annotations
 
 import struct
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from ..errors import Corrupt, LimitExceeded, Truncated, Unreadable
@@ -446,3 +447,10 @@ def read_array(data: Bytes, header: Header, array: Array, limit: int = 1 << 26) 
             for _ in range(array.count)
         ]
     return [read_array(data, header, _array(cursor, "", 1), limit) for _ in range(array.count)]
+
+
+def inner_arrays(data: Bytes, header: Header, array: Array) -> Iterator[Array]:
+    """The arrays that are the elements of an array of arrays, as places."""
+    cursor = _Cursor(data, ">" if header.big_endian else "<", array.offset)
+    for _ in range(array.count):
+        yield _array(cursor, "", 1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 from ..artifact import Step, TensorView, Weights
@@ -124,8 +125,14 @@ class CastRows(Mapped):
                     self.work.run(data, out[start * narrow : (start + n) * narrow], first + start)
 
 
-def cast(weights: Weights, dtype: DType, overflow: str = "refuse", stats: CastStats | None = None) -> Weights:
-    """All float tensors as ``dtype``, lazily: no tensor byte is read here.
+def cast(
+    weights: Weights,
+    dtype: DType,
+    overflow: str = "refuse",
+    stats: CastStats | None = None,
+    which: Callable[[TensorView], bool] | None = None,
+) -> Weights:
+    """All float tensors, or those for which ``which`` holds, as ``dtype``, lazily: no tensor byte is read here.
 
     ``overflow`` says what becomes of values too large for the type: "refuse" raises Refused, naming the tensor and its
     greatest value, when they are read; "saturate" and "inf" as ``casting.cast_block``. Integers, booleans, complex and
@@ -141,11 +148,12 @@ def cast(weights: Weights, dtype: DType, overflow: str = "refuse", stats: CastSt
         stats.overflow = overflow
     untouched: dict[str, int] = {}
     for name, tensor in weights.tensors.items():
-        if tensor.dtype == dtype:
+        if tensor.dtype == dtype or (which is not None and not which(tensor)):
             tensors[name] = tensor
         elif tensor.dtype.name not in SOURCES:
             tensors[name] = tensor
-            untouched[tensor.dtype.name] = untouched.get(tensor.dtype.name, 0) + 1
+            if tensor.dtype.block == 1:  # what is quantised was asked for
+                untouched[tensor.dtype.name] = untouched.get(tensor.dtype.name, 0) + 1
         else:
             tensors[name] = _cast_one(tensor, dtype, overflow, stats)
             if not is_lossless(tensor.dtype, dtype):

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
+from .. import ggml
 from ..artifact import TensorView, Weights
 from ..dtypes import DType
+from ..floats import SOURCES
 from ..report import Check, Report, counted
 from ..source import Forward, Source
+from .blocks import Errors, Limit, limit_of
 from .bounds import GRIDS, as_array, first_outside
 
 if TYPE_CHECKING:
@@ -75,11 +79,50 @@ def first_unrounded(a: TensorView, b: TensorView, advance: Advance = _nothing) -
     return None
 
 
+def floats(tensor: TensorView) -> TensorView:
+    """A quantised tensor as the f32 values that it stands for; others as they are."""
+    if tensor.dtype.block == 1 or tensor.dtype.name in ggml.INTERNAL:
+        return tensor
+    return replace(tensor, dtype=ggml.F32, source=ggml.dequantized(tensor.source, tensor.dtype))
+
+
+def quantised(a: TensorView, b: TensorView, advance: Advance = _nothing) -> tuple[str, str | None]:
+    """(by which limit, what is wrong or None) of the blocks ``b`` that floats ``a`` are said to have become.
+
+    Whether an importance matrix was used is not known, so a proven bound is tried first, and a ceiling said to be one.
+    """
+    bound = limit_of(b.dtype, imatrix=False)
+    wrong = _beyond(a, b, bound, advance)
+    ceiling = limit_of(b.dtype, imatrix=True)
+    if wrong is not None and ceiling is not bound:
+        bound, wrong = ceiling, _beyond(a, b, ceiling, _nothing)
+    return f"within the {'bound' if bound.proven else 'ceiling'} of {b.dtype}", wrong
+
+
+def _beyond(a: TensorView, b: TensorView, limit: Limit, advance: Advance) -> str | None:
+    nbytes, block = b.dtype.bits // 8, b.dtype.block
+    errors = Errors(b.dtype, limit)
+    step = max(1, BLOCK // (block * a.dtype.itemsize))
+    left, right = Forward(a.source), Forward(b.source)
+    total = b.nbytes // nbytes
+    for first in range(0, total, step):
+        count = min(step, total - first)
+        size = block * a.dtype.itemsize
+        values = ggml.as_f32(left.read(first * size, count * size), a.dtype)
+        back = ggml.dequantize(bytes(right.read(first * nbytes, count * nbytes)), b.dtype)
+        at = errors.add(values, back)
+        advance(count * nbytes)
+        if at >= 0:
+            return f"element {first * block + at}: {back[at]:g} is too far from {values[at]:g}"
+    return f"off by {errors.relative:.3g} of its root mean square" if errors.far else None
+
+
 def largest_difference(a: TensorView, b: TensorView) -> str:
     """How far two tensors of one shape are apart: ``3 of 12 elements, max abs 0.5`` for types that have a distance."""
     import numpy as np
 
-    if a.dtype.bits % 8 or b.dtype.bits % 8 or "c32" in (a.dtype.name, b.dtype.name):
+    kinds = (a.dtype, b.dtype)
+    if any(kind.block > 1 or kind.bits % 8 or kind.name == "c32" for kind in kinds):
         return "not compared element by element"
     count, most, nans = 0, 0.0, 0
     for _, left, right in _element_blocks(a, b):
@@ -173,6 +216,7 @@ def compare(artifact: Weights, source: Weights, advance: Advance = _nothing) -> 
             Check("accounting", "tensor unexplained", "failed", "the artifact has it, the source does not", name)
         )
     exact, rounded = 0, 0
+    ways: Counter[str] = Counter()
     dtypes: set[str] = set()
     shapes_wrong = 0
     for name, want in source.tensors.items():
@@ -189,7 +233,13 @@ def compare(artifact: Weights, source: Weights, advance: Advance = _nothing) -> 
                 detail = f"first difference at byte {at}: {largest_difference(want, have)}"
                 report.add(Check("values", "bit for bit", "failed", detail, name))
             exact += at < 0
-        elif have.dtype.name in GRIDS and want.dtype.name in GRIDS:
+        elif have.dtype.block > 1 and floats(want).dtype.name in SOURCES:
+            way, wrong = quantised(floats(want), have, advance)
+            ways[way] += wrong is None
+            if wrong is not None:
+                report.add(Check("values", way, "failed", wrong, name))
+        elif have.dtype.name in GRIDS and floats(want).dtype.name in GRIDS:
+            want = floats(want)
             bad = first_unrounded(want, have, advance)
             dtypes.add(have.dtype.name)
             if bad is not None:
@@ -207,6 +257,8 @@ def compare(artifact: Weights, source: Weights, advance: Advance = _nothing) -> 
         )
     if exact:
         report.add(Check("values", "bit for bit", "passed", f"{exact} of {counted(len(source.tensors), 'tensor')}"))
+    for way in sorted(way for way, n in ways.items() if n):
+        report.add(Check("values", way, "passed", f"{ways[way]} of {counted(len(source.tensors), 'tensor')}"))
     if rounded:
         names = ", ".join(sorted(dtypes))
         report.add(
