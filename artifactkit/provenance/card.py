@@ -18,6 +18,7 @@ MAX_FRONT = 2 << 20  # bytes; cards with hundreds of evaluation results reach ha
 MAX_VALUE = 4096  # bytes of YAML of one key
 MAX_TEXT = 256  # characters of one value, which goes into a header
 MAX_BASES = 16
+MAX_BRACKETS = 4  # in one value; the parser takes quadratic time for nested ones
 KEYS = ("license", "license_name", "base_model")
 _KEY = re.compile(rb"(license|license_name|base_model)[ \t]*:")
 
@@ -96,6 +97,8 @@ def _value(snippet: bytes) -> tuple[str, ...]:
     """
     import yaml
 
+    if snippet.count(b"[") + snippet.count(b"{") > MAX_BRACKETS:
+        return ()
     try:
         root = yaml.compose(snippet.decode("utf-8"), Loader=yaml.SafeLoader)
     except (yaml.YAMLError, UnicodeDecodeError, RecursionError, ValueError):
@@ -103,6 +106,7 @@ def _value(snippet: bytes) -> tuple[str, ...]:
     if not isinstance(root, yaml.MappingNode) or len(root.value) != 1:
         return ()
     value = root.value[0][1]
-    nodes = value.value if isinstance(value, yaml.SequenceNode) else [value]
+    is_list = isinstance(value, yaml.SequenceNode) and value.tag == "tag:yaml.org,2002:seq"
+    nodes = value.value if is_list else [value]
     texts = [n.value for n in nodes if isinstance(n, yaml.ScalarNode) and n.tag == "tag:yaml.org,2002:str"]
     return tuple(t for t in texts if 0 < len(t) <= MAX_TEXT and t.isprintable())

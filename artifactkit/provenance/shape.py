@@ -90,18 +90,25 @@ def _name(kind: type) -> str:
 
 
 def check(path: str, line: Line) -> None:
-    """Raise Corrupt for a statement that is not as specified. Envelopes and unknown types pass: they are left alone."""
+    """Raise Corrupt for a statement that is not as specified. Envelopes and unknown types pass: they are left alone.
+
+    What looks like one of ours under another type has to have the right checksum, lest the changed byte be in the type.
+    """
     shapes: dict[str, Callable[[_Fields, Object], None]] = {"provenance": _provenance, "verdict": _verdict}
     shape = shapes.get(line.kind)
-    if shape is None:
-        return
     fields = _Fields(path, line)
+    if shape is None:
+        if line.kind == "other" and st.looks_ours(line.value):
+            _checksum(fields, line)
+        return
     fields.descriptors(line.value, "", "subject", digest=True)
     if not line.value["subject"]:
         raise fields.wrong("subject", "at least one", "none")
     shape(fields, fields.mapping(line.value, "", "predicate"))
     if _says_ours(line):
         _ours(fields, line)
+    elif st.looks_ours(line.value):
+        _checksum(fields, line)
 
 
 def _provenance(fields: _Fields, predicate: Object) -> None:
@@ -146,9 +153,6 @@ def _says_ours(line: Line) -> bool:
 def _ours(fields: _Fields, line: Line) -> None:
     """What only we can promise: the canonical form, what is said twice said alike, and the checksum."""
     statement = line.value
-    found = st.stated_checksum(statement)
-    if found is None:
-        raise fields.wrong("the checksum", "a sha256", "nothing")
     if line.kind == "provenance":
         _our_provenance(fields, statement["predicate"]["buildDefinition"])
     else:
@@ -161,9 +165,17 @@ def _ours(fields: _Fields, line: Line) -> None:
         if "sha256" not in subject["digest"]:
             raise fields.wrong(f"subject[{i}].digest.sha256", "64 hexadecimal digits", "nothing")
         fields.get(subject, f"subject[{i}]", "name", str)
-    if st.canonical(statement) != line.raw:
+    _checksum(fields, line)
+
+
+def _checksum(fields: _Fields, line: Line) -> None:
+    """The canonical form, and the checksum over it."""
+    found = st.stated_checksum(line.value)
+    if found is None:
+        raise fields.wrong("the checksum", "a sha256", "nothing")
+    if st.canonical(line.value) != line.raw:
         raise fields.wrong("its form", "canonical JSON: keys sorted, no spaces", "another")
-    wanted = st.checksum(statement)
+    wanted = st.checksum(line.value)
     if found != wanted:
         raise fields.wrong("its checksum: a byte of the line was changed", wanted, found)
 

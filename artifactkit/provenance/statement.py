@@ -215,22 +215,32 @@ def _harness(statement: Object) -> Object | None:
 
 
 def _slot(statement: Object) -> Object | None:
-    """Where a statement of ours keeps its checksum; None of others."""
-    if statement.get("predicateType") == PROVENANCE_TYPE:
-        predicate = statement.get("predicate")
-        definition = predicate.get("buildDefinition") if isinstance(predicate, dict) else None
-        if not isinstance(definition, dict) or definition.get("buildType") != BUILD_TYPE:
-            return None
+    """Where a statement of ours keeps its checksum, told by its form: a changed byte may be one of its types."""
+    predicate = statement.get("predicate")
+    if not isinstance(predicate, dict):
+        return None
+    definition, configuration = predicate.get("buildDefinition"), predicate.get("configuration")
+    found: object = None
+    if isinstance(definition, dict):
         found = definition.get("internalParameters")
-    else:
-        harness = _harness(statement)
-        found = harness.get("annotations") if harness is not None else None
+    elif isinstance(configuration, list) and configuration and isinstance(configuration[0], dict):
+        found = configuration[0].get("annotations")
     return found if isinstance(found, dict) else None
 
 
 def is_ours(statement: Object) -> bool:
     """Whether artifactkit wrote it, by its own word."""
-    return _slot(statement) is not None
+    if statement.get("predicateType") != PROVENANCE_TYPE:
+        return _harness(statement) is not None
+    predicate = statement.get("predicate")
+    definition = predicate.get("buildDefinition") if isinstance(predicate, dict) else None
+    return isinstance(definition, dict) and definition.get("buildType") == BUILD_TYPE
+
+
+def looks_ours(statement: Object) -> bool:
+    """Whether it has what no other's has: a checksum beside a ledger, or beside a device and levels."""
+    slot = _slot(statement) or {}
+    return "checksum" in slot and ("ledger" in slot or {"device", "levels"} <= slot.keys())
 
 
 def checksum(statement: Object) -> str:
