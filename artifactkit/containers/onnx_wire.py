@@ -138,7 +138,11 @@ class Wire:
             if number == 0 or number > 0x1FFFFFFF:
                 raise Corrupt("a field number out of range", file=self.file, offset=begin, found=number)
             if kind == LENGTH:
-                length, at = self._varint(at, end)
+                start = at - self._base
+                if 0 <= start < len(window) and at < end and window[start] < 0x80 and window is self._window:
+                    length, at = window[start], at + 1
+                else:
+                    length, at = self._varint(at, end)
                 if length > end - at:
                     if length > 1 << 40 or end < self.size:
                         raise Corrupt(
@@ -224,13 +228,14 @@ class _Walk:
         self.depth = 0
 
     def model(self) -> None:
-        wire, seen = self.wire, set[int]()
+        wire, seen, repeated = self.wire, set[int](), False
         for number, kind, start, end in wire.fields(0, wire.size):
             if kind != LENGTH:
                 continue
             if number == M_GRAPH:
-                if M_GRAPH in seen:
+                if M_GRAPH in seen and not repeated:
                     self.visitor.twice("graph", start)
+                    repeated = True
                 seen.add(M_GRAPH)
                 self.graph(start, end, "graph")
             elif number == M_OPSETS:
