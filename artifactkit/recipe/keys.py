@@ -74,6 +74,7 @@ MODEL = Table(
         "state-dict-key": Key(KEY_PATH, "Which part of a checkpoint holds the weights; dots go deeper."),
         "all": Key(Flag(), "Take every tensor, optimizer state and all."),
         "keep-prefix": Key(Flag(), "Leave wrappers' prefixes (module., _orig_mod.) in names."),
+        "repair": Key(Flag(), "Mend what can be mended without touching a tensor's bytes."),
     },
     {"path": "source", "url": "source", "repo": "source", "uri": "source", "rev": "revision", "branch": "revision",
      "commit": "revision", "tag": "revision", "format": "from"},
@@ -136,6 +137,7 @@ OF_TARGET: dict[str, Key] = {
         Names(Text("the name of a type", r"[A-Za-z0-9_]{1,32}"), "a table: regular expression -> type"),
         "Types of single tensors, by a regular expression for their names.",
     ),
+    "allow-requantize": Key(Flag(), "Quantise what is quantised already."),
     "calibration": Key(REFERENCE, "The [inputs.NAME] with text or samples to calibrate on."),
     "imatrix": Key(REFERENCE, "The [inputs.NAME] that is an importance matrix."),
     "adapters": Key(ListOf(REFERENCE, 64), "The [inputs.NAME]s that are adapters, in the order to apply."),
@@ -145,6 +147,7 @@ OF_TARGET: dict[str, Key] = {
     "overflow": Key(OVERFLOW, "What to do with a value too large for `dtype`."),
     "max-shard-size": Key(SIZE, "Split into files of at most this size."),
     "with-code": Key(Flag(), "Copy the model's own code files along too."),
+    "summary": Key(Flag(), "false: do not write what is known of the source into the artifact's own metadata."),
     "strict": Key(Flag(), "Refuse any loss that was not asked for."),
     "verify": Key(
         Either((Constant(False), VERIFY)), "Where and how closely the artifact is compared; false: not at all."

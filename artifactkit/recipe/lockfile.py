@@ -183,7 +183,13 @@ def _source_table(kind: str, options: Mapping[str, Shape]) -> Table:
     )
 
 
-_MODEL: dict[str, Shape] = {"from": _ANY_TEXT, "state-dict-key": _ANY_TEXT, "all": Flag(), "keep-prefix": Flag()}
+_MODEL: dict[str, Shape] = {
+    "from": _ANY_TEXT,
+    "state-dict-key": _ANY_TEXT,
+    "all": Flag(),
+    "keep-prefix": Flag(),
+    "repair": Flag(),
+}
 _LOCK = Table(
     "artifactkit.lock",
     {

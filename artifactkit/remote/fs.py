@@ -115,14 +115,23 @@ class StoredFile:
             yield data
 
 
+def _walked(fs: Any, path: str, shown: str) -> dict[str, dict[str, Any]]:
+    """The files below ``path``, folder by folder, so that a store of millions is not listed to its end."""
+    found: dict[str, dict[str, Any]] = {}
+    for folder, _, files in fs.walk(path, detail=True):
+        for name, about in files.items():
+            found[f"{folder.rstrip('/')}/{name}"] = about
+        if len(found) > MAX_FILES:
+            raise LimitExceeded("a folder of too many files", file=shown, expected=f"at most {MAX_FILES}")
+    return found
+
+
 def listing(fs: Any, path: str, shown: str) -> dict[str, tuple[str, dict[str, Any]]]:
     """The files at or below ``path``: relative name (empty for the file itself) -> (path in the store, info)."""
     info = called(shown, lambda: fs.info(path))
     if info.get("type") == "file":
         return {"": (path, info)}
-    found: dict[str, Any] = called(shown, lambda: fs.find(path, detail=True))
-    if len(found) > MAX_FILES:
-        raise LimitExceeded("a folder of too many files", file=shown, expected=f"at most {MAX_FILES}", found=len(found))
+    found = called(shown, lambda: _walked(fs, path, shown))
     prefix = path.rstrip("/") + "/"
     out = {}
     for full, about in sorted(found.items()):

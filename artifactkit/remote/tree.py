@@ -39,6 +39,16 @@ class Entry:
     have: str | None = None  # the sha256 of the content that is in the cache, verified in this process
 
 
+class Names(tuple[str, ...]):
+    """Sorted names that know quickly what is among them."""
+
+    def __contains__(self, name: object) -> bool:
+        known = self.__dict__.get("known")
+        if known is None:
+            known = self.__dict__["known"] = frozenset(self)
+        return name in known
+
+
 class RemoteTree:
     """The files of one folder elsewhere, or those of them that were asked for."""
 
@@ -46,13 +56,16 @@ class RemoteTree:
         self._root, self.say = root, say
         self.entries: dict[str, Entry] = {}
         self.lock = threading.RLock()
+        self._names = Names()
 
     @property
     def root(self) -> str:
         return self._root
 
     def names(self) -> Sequence[str]:
-        return sorted(self.entries)
+        if len(self._names) != len(self.entries):  # files are added, and never taken away
+            self._names = Names(sorted(self.entries))
+        return self._names
 
     def shown(self, name: str) -> str:
         """The path of a file, as messages name it."""

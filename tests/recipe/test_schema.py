@@ -108,3 +108,26 @@ def test_the_tools_of_each_extra_are_those_of_the_project() -> None:
 
 def test_the_schema_is_json() -> None:
     assert json.loads((ROOT / "docs" / "artifactkit.schema.json").read_text("utf-8")) == json_schema()
+
+
+# Options of `convert` that are no keys: what is converted and where to, what belongs to one run, and what has a key of
+# another form.
+NOT_KEYS = {
+    "src": "a model's source", "dest": "output", "to": "format", "everything": "all", "no-verify": "verify = false",
+    "no-summary": "summary = false", "dry-run": "", "no-statement": "", "timestamps": "", "builder-id": "",
+    "ledger": "", "locked": "", "force": "", "allow-unsafe-source": "a decision for one run", "require-pinned": "the lock pins",
+    "json": "",
+}  # fmt: skip
+
+
+def test_an_option_of_convert_is_a_key() -> None:
+    """A new option that changes what is written needs a row in recipe/keys.py; one that does not, a row above."""
+    import inspect
+
+    from artifactkit.cli import convert
+    from artifactkit.recipe.keys import MODEL, OF_TARGET
+
+    names = {name.strip("_").replace("_", "-") for name in inspect.signature(convert.command).parameters}
+    assert names - NOT_KEYS.keys() <= OF_TARGET.keys() | set(MODEL.keys)
+    assert NOT_KEYS.keys() <= names
+    assert not NOT_KEYS.keys() & (OF_TARGET.keys() | set(MODEL.keys))
