@@ -113,11 +113,16 @@ def test_the_schema_is_json() -> None:
 # Options of `convert` that are no keys: what is converted and where to, what belongs to one run, and what has a key of
 # another form.
 NOT_KEYS = {
-    "src": "a model's source", "dest": "output", "to": "format", "everything": "all", "no-verify": "verify = false",
-    "no-summary": "summary = false", "dry-run": "", "no-statement": "", "timestamps": "", "builder-id": "",
-    "ledger": "", "locked": "", "force": "", "allow-unsafe-source": "a decision for one run", "require-pinned": "the lock pins",
-    "json": "",
-}  # fmt: skip
+    "src": "source, of a model",
+    "dest": "output",
+    "to": "format",
+    "everything": "all",
+    "no-verify": "verify = false",
+    "no-summary": "summary = false",
+    "allow-unsafe-source": "a decision for one run",
+    "require-pinned": "the lock pins",
+    **dict.fromkeys(("dry-run", "no-statement", "timestamps", "builder-id", "ledger", "locked", "force", "json"), ""),
+}
 
 
 def test_an_option_of_convert_is_a_key() -> None:
