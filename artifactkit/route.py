@@ -259,6 +259,8 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
     origin = origin or Origin(src)
     summary, read_too = _summary(opened, target, options, origin)
     read_too += () if options.imatrix is None else (options.imatrix,)
+    if weights.naming != initial.naming or weights.keyvalues != initial.keyvalues:  # made of what stands beside
+        read_too += tuple(c.path for c in initial.companions if c.role in ("config", "tokenizer"))
     try:
         files = target.write(weights, WriteOptions(name, folder, shard, summary)) if target.write else []
     except ArtifactkitError as error:
@@ -369,7 +371,7 @@ def _summary(
 
     The version alone is no summary: a plain local file gives the bytes that the format's own library would write.
     """
-    if not options.summary or not (target.keeps_metadata or target.keeps_keyvalues):
+    if not (options.summary and target.keeps_summary):
         return None, ()
     mounted = trees.find(opened.given)
     folder = opened.given if opened.folder and mounted is None else mounted[0].root if mounted is not None else None

@@ -6,16 +6,45 @@
 from __future__ import annotations
 
 import difflib
+import json
 import re
 from collections.abc import Mapping
 
-from . import registry
-from .artifact import Weights
-from .errors import Corrupt, RouteRefused
+from . import registry, trees
+from .artifact import Companion, Weights
+from .containers import strict_json
+from .errors import Corrupt, LimitExceeded, RouteRefused
 from .modeling.architecture import CLASS_KEY, Architecture, Pairs
 from .modeling.backward import from_gguf as _from_gguf
 from .modeling.config import FILE, INERT, OFF
 from .modeling.forward import to_gguf
+from .source import Inline
+from .types import OutputFile, Part
+
+MAX_CONFIG = 16 << 20  # bytes; the longest there is has some hundred kilobytes
+
+
+def read_config(companions: tuple[Companion, ...]) -> tuple[dict[str, object], str] | None:
+    """(config.json parsed, its path) if it is among the files beside the weights; Corrupt when it is no JSON object."""
+    path = next((c.path for c in companions if c.name == FILE), None)
+    if path is None:
+        return None
+    file = trees.open_file(path)
+    if file.size > MAX_CONFIG:
+        raise LimitExceeded("config.json is too large to be one", file=path, found=f"{file.size} bytes")
+    parsed = strict_json.loads(file.read(0, file.size), what=FILE, file=path)
+    twice = strict_json.duplicate(parsed)
+    if twice is not None:
+        raise Corrupt("a key comes twice in config.json", file=path, member=twice)
+    if not isinstance(parsed, dict):
+        raise Corrupt("config.json is no object", file=path, expected="a JSON object", found=type(parsed).__name__)
+    return parsed, path
+
+
+def config_file(entries: Mapping[str, object]) -> OutputFile:
+    """config.json as transformers writes it: indented, keys sorted."""
+    data = json.dumps(entries, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
+    return OutputFile(FILE, len(data), (Part(0, Inline(data)),))
 
 
 def plan(config: Mapping[str, object], weights: Weights, file: str = FILE) -> tuple[Architecture, Weights]:

@@ -11,9 +11,12 @@ import json
 import zlib
 from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
+
+if TYPE_CHECKING:
+    from artifactkit.artifact import Weights
 
 HERE = Path(__file__).parent / "architectures"
 
@@ -251,3 +254,16 @@ def write(model: str, folder: Path) -> Path:
     (folder / "config.json").write_text(json.dumps(config(model)), encoding="utf-8")
     save_file(tensors(model), folder / "model.safetensors", {"format": "pt"})
     return folder
+
+
+def weights_of(arrays: dict[str, np.ndarray], dtype: str = "f32") -> Weights:
+    """Tensors in memory, each with a place of its own."""
+    from artifactkit.artifact import TensorView, Weights
+    from artifactkit.dtypes import BY_NAME
+    from artifactkit.source import Inline
+
+    views = {
+        name: TensorView(name, BY_NAME[dtype], array.shape, Inline(array.tobytes(), (name, 0)))
+        for name, array in arrays.items()
+    }
+    return Weights(views, "safetensors")

@@ -122,6 +122,7 @@ GEMMA2 = Architecture(
         "hidden_activation": d.GELU_TANH, "hidden_act": (*d.GELU_TANH, None), "attention_bias": (False,),
         "use_bidirectional_attention": DIRECTIONS, "cache_implementation": ("hybrid", None),
     },
+    inert=frozenset({"sliding_window_size"}),  # what the first configs called sliding_window, beside it
     checks=(
         _scale(46), d.only_pattern("layer_types", _alternating(2), "every second layer with full attention"),
         d.must_be("attn_logit_softcapping"), d.must_be("final_logit_softcapping"), d.must_be("sliding_window"),

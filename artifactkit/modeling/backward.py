@@ -2,29 +2,33 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 
-from ..artifact import Dropped, Step, TensorView, Weights
+from ..artifact import Dropped, KeyValue, Step, TensorView, Weights
 from ..errors import ArtifactkitError, Corrupt, RouteRefused
 from .architecture import CLASS_KEY, TIED_KEY, Architecture, Facts, Key, Pairs, Row
-from .config import MISSING, Config
+from .config import MISSING, Config, shown
+from .forward import keyvalues
 from .ops import Piece
 
 
 def from_gguf(arch: Architecture, pairs: Pairs, weights: Weights) -> tuple[dict[str, object], Weights]:
     """(config.json, the tensors under transformers' names). Tensors must be of plain types, dequantised before.
 
-    Raises RouteRefused for a tensor that no rule explains, Corrupt for a missing tensor or key. No tensor byte is read,
-    but for the few that are config entries (rotary factors).
+    ``keyvalues`` of what is returned are those that config.json does not hold: the tokenizer's, ``general.*``. Raises
+    RouteRefused for a tensor or a key of the model that no rule explains, Corrupt for a missing one. No tensor byte is
+    read, but for the few that are config entries (rotary factors).
     """
     entries = config_entries(arch, pairs, weights)
     config = arch.config(entries)
+    rest = unexplained(arch, config, pairs)
     run = _Run(arch, config, weights, pairs)
     run.all_rows()
     run.leftovers()
     dropped = [*weights.dropped, *run.dropped]
-    named = replace(weights, tensors=run.tensors, aliases={}, dropped=dropped, keyvalues=(), naming="transformers")
+    named = replace(weights, tensors=run.tensors, aliases={}, dropped=dropped, keyvalues=rest, naming="transformers")
     return entries, named
 
 
@@ -55,6 +59,56 @@ def config_entries(arch: Architecture, pairs: Pairs, weights: Weights) -> dict[s
 def stored_twice(pairs: Pairs) -> bool:
     """Whether the output matrix is a second copy of the embedding."""
     return pairs.get(TIED_KEY) is True
+
+
+# Keys of a model that say nothing about what is computed in families that do not write them.
+INERT = frozenset(
+    """vocab_size rope.scaling.finetuned pooling_type attention.layer_norm_rms_epsilon attention.layer_norm_epsilon
+    context_length rope.scaling.original_context_length tensor_data_layout rope.freq_base""".split()  # noqa: SIM905
+)
+
+
+def _usual(key: str, pairs: Pairs) -> object:
+    """What a key says when it says nothing new: a head is the width over the heads, keys have as many heads."""
+    if key == "attention.head_count_kv":
+        return pairs.get("attention.head_count")
+    if key in ("attention.key_length", "attention.value_length", "rope.dimension_count"):
+        return pairs.count("embedding_length") // pairs.count("attention.head_count")
+    return None
+
+
+def unexplained(arch: Architecture, config: Config, pairs: Pairs) -> tuple[KeyValue, ...]:
+    """The pairs that config.json does not hold. The model's own must all follow from it: made again, they are compared.
+
+    Raises RouteRefused for a pair that would not be made, or would be another.
+    """
+    again = {pair.key: pair for pair in keyvalues(arch, config, {})}
+    prefix = f"{arch.gguf}."
+    for key, pair in pairs.all.items():
+        if not key.startswith(prefix):
+            continue
+        mine = again.get(key)
+        value, short = pairs.get(key.removeprefix(prefix)), key.removeprefix(prefix)
+        if mine is None:
+            if short in INERT or value in (0, False, "none") or value == _usual(short, pairs):
+                continue
+            raise RouteRefused(
+                f"a key of the file is not understood for {arch.name}, and may change what the model computes",
+                file=pairs.file or None, member=key, found=shown(value),
+            )  # fmt: skip
+        if not _alike(mine.value, pair.value):
+            raise RouteRefused(
+                "a key of the file has a value that transformers would not compute with", file=pairs.file or None,
+                member=key, expected=shown(mine.value), found=shown(value),
+            )  # fmt: skip
+    ours = {CLASS_KEY, TIED_KEY, *again}
+    return tuple(pair for key, pair in pairs.all.items() if not key.startswith(prefix) and key not in ours)
+
+
+def _alike(one: object, two: object) -> bool:
+    if isinstance(one, float) and isinstance(two, int | float):
+        return math.isclose(one, two, rel_tol=1e-5)
+    return one == two
 
 
 class _Run:

@@ -16,11 +16,11 @@ FILE = "config.json"
 # generation_config.json), and special token ids (the tokenizer's business).
 INERT: frozenset[str] = frozenset(
     """
-    _name_or_path _attn_implementation _attn_implementation_autoset _attn_implementation_internal _commit_hash
-    _flash_attn_2_enabled architectures attn_implementation auto_map model_type name_or_path tokenizer_class
-    transformers_version transformers_weights torch_dtype dtype use_bfloat16 torchscript use_cache
-    gradient_checkpointing return_dict return_dict_in_generate chunk_size_feed_forward output_attentions
-    output_hidden_states output_scores output_router_logits initializer_range initializer_factor
+    _name_or_path is_llama_config output_past _attn_implementation _attn_implementation_autoset
+    _attn_implementation_internal _commit_hash _flash_attn_2_enabled architectures attn_implementation auto_map
+    model_type name_or_path tokenizer_class transformers_version transformers_weights torch_dtype dtype use_bfloat16
+    torchscript use_cache gradient_checkpointing return_dict return_dict_in_generate chunk_size_feed_forward
+    output_attentions output_hidden_states output_scores output_router_logits initializer_range initializer_factor
     initializer_cutoff_factor init_method pretraining_tp attention_dropout attention_probs_dropout_prob attn_pdrop
     classifier_dropout embd_pdrop embedding_dropout hidden_dropout hidden_dropout_prob mlp_dropout resid_pdrop
     residual_dropout dropout dropout_rate resid_dropout summary_first_dropout router_aux_loss_coef

@@ -207,7 +207,10 @@ class Rope:
 
 def _need(rope: Mapping[str, object], key: str, config: Config) -> float:
     if rope.get(key) is None:
-        raise Corrupt(f"rope type {rope['rope_type']} needs {key}", file=config.file, member="rope_parameters")
+        raise Corrupt(
+            f"rope type {rope['rope_type']} needs {key}", file=config.file, member="rope_parameters",
+            expected=f"a number {key}", found="none",
+        )  # fmt: skip
     return number(rope[key], key, config.file)
 
 

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 import tiny_models as tiny
+from tiny_models import weights_of
 
 from artifactkit import registry
 from artifactkit.artifact import TensorView, Weights
 from artifactkit.dtypes import BY_NAME
 from artifactkit.modeling.architecture import CLASS_KEY, Architecture
-from artifactkit.source import Inline, read_all
+from artifactkit.source import read_all
 from artifactkit.translate import architecture_of, from_gguf, plan
 from artifactkit.verify.accounting import ledger
 
@@ -37,15 +38,6 @@ MORE: dict[str, set[str]] = {
     "qwen2_moe_tied": {"output.weight"},  # the file does not load
     "olmo2_tied": {"output.weight"},
 }
-
-
-def weights_of(arrays: dict[str, np.ndarray], dtype: str = "f32") -> Weights:
-    """Tensors in memory, each with a place of its own."""
-    views = {
-        name: TensorView(name, BY_NAME[dtype], array.shape, Inline(array.tobytes(), (name, 0)))
-        for name, array in arrays.items()
-    }
-    return Weights(views, "safetensors")
 
 
 def array(view: TensorView) -> np.ndarray:

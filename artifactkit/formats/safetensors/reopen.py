@@ -22,7 +22,7 @@ def reopen(files: list[str]) -> dict[str, Placed]:
     found: dict[str, Placed] = {}
     ties: dict[str, str] = {}
     for path in files:
-        if path.endswith(".index.json"):  # what is staged as one file has no suffix of its own
+        if path.endswith((".index.json", "config.json")):  # what is staged as one file has no suffix of its own
             continue
         try:
             with safe_open(path, framework="numpy") as opened:
