@@ -15,8 +15,7 @@ ATTENTION = (
 )
 BASE = {
     "vocab_size": 151936, "hidden_act": "silu", "max_position_embeddings": 32768, "rms_norm_eps": 1e-6,
-    "tie_word_embeddings": False, "use_sliding_window": False, "max_window_layers": 28, "layer_types": None,
-    "attention_bias": False,
+    "tie_word_embeddings": False, "use_sliding_window": False, "attention_bias": False,
 }
 FIXED = {"hidden_act": d.SILU, "attention_bias": (False,)}
 WINDOW = d.window_loss(used=lambda config: config.flag("use_sliding_window"))
@@ -34,6 +33,7 @@ QWEN3 = Architecture(
     defaults={
         **BASE, "hidden_size": 4096, "intermediate_size": 22016, "num_hidden_layers": 32, "num_attention_heads": 32,
         "num_key_value_heads": 32, "head_dim": 128, "sliding_window": 4096,
+        "max_window_layers": 28, "layer_types": None,
     },
     when_null={**d.HEADS_NULL, **d.HEAD_DIM_NULL, "layer_types": d.late_windows},
     fixed=FIXED,
@@ -68,6 +68,7 @@ QWEN3_MOE = Architecture(
     when_null={**d.HEADS_NULL, **d.HEAD_DIM_NULL},
     fixed={**FIXED, "decoder_sparse_step": (1,), "mlp_only_layers": ([], None), "norm_topk_prob": (True,)},
     writes={"norm_topk_prob": True},
+    inert=frozenset({"max_window_layers"}),
     aliases={"num_experts": "num_local_experts"},
     drops=(d.INV_FREQ,),
     losses=WINDOW,
