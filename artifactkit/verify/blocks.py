@@ -53,7 +53,7 @@ BOUNDS: dict[str, Limit] = {
     "tq1_0": Limit(1 / 2 + HALF, 1.01, 1, proven=True),
     "tq2_0": Limit(1 / 2 + HALF, 1.01, 1, proven=True),
     "q1_0": Limit(1 + HALF, 1.01, 1, proven=True),
-    "mxfp4": Limit(1 / 4, 0.3, 0, proven=True),
+    "mxfp4": Limit(1 / 4, 0.3, 1, proven=True),
 }
 CEILINGS: dict[str, Limit] = {
     "q4_0": Limit(0.4, 0.25, 8),
@@ -108,7 +108,7 @@ class Errors:
             allowed = self.limit.step * amax
             if self.limit.spread:
                 allowed += self.limit.spread * (x.max(axis=1).astype(np.float64) - x.min(axis=1))
-            allowed = allowed * SLACK + np.minimum(amax, self.limit.levels * TINY)
+            allowed = allowed * SLACK + np.minimum(3 * amax, self.limit.levels * TINY)
             # A NaN is not at most anything.
             wrong = np.flatnonzero(~(worst <= allowed))
             self.squares += float(np.vdot(error, error))
