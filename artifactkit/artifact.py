@@ -124,6 +124,11 @@ class KeyValue:
     def is_array(self) -> bool:
         return self.kind.startswith("arr[")
 
+    @property
+    def count(self) -> int:
+        """How many elements an array has; 1 for a scalar."""
+        return len(self.value) if isinstance(self.value, tuple | StoredArray) else 1
+
     def elements(self) -> tuple[object, ...]:
         """The elements of an array, read from the file if need be; a scalar as a tuple of one."""
         if isinstance(self.value, tuple):

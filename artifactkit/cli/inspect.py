@@ -18,7 +18,7 @@ from . import options as o
 from .render import count, out, shape, size, table
 
 if TYPE_CHECKING:
-    from ..artifact import Kind, Weights
+    from ..artifact import KeyValue, Kind, Weights
     from ..opening import Opened
     from ..scan.model import FileReport
 
@@ -65,7 +65,9 @@ def command(
     out.data(f"{src}: {opened.format.name} ({opened.format.title}), {kind}")
     if opened.folder:
         out.data(f"weights: {opened.path}")
-    out.data(f"settles: {settled}; leaves open: {open_layers}", f"to run it: {TO_RUN[kind]}")
+    run = "a runtime that knows the architecture" if weights.keyvalues else TO_RUN[kind]
+    out.data(f"settles: {settled}; leaves open: {open_layers}", f"to run it: {run}")
+    _show_model(weights)
     _show_tensors(weights, tensors)
     _show_rest(weights, tensors)
     _show_statement(src)
@@ -107,6 +109,56 @@ def _show_scan(reports: list[FileReport]) -> None:
         lines.append(f"  suspicious: {count(suspicious, 'finding')} (artifactkit scan lists them)")
     out.data(*map(printable, lines[:SHOWN]))
     _more(len(lines), False)
+
+
+def _model(weights: Weights) -> dict[str, object]:
+    """What key-values say of the model: architecture, name, context length, size of the vocabulary, bits a weight."""
+    pairs = {pair.key: pair for pair in weights.keyvalues}
+    if not pairs:
+        return {}
+    arch = pairs["general.architecture"].value if "general.architecture" in pairs else None
+    found: dict[str, object] = {"architecture": arch}
+    keys = {"name": "general.name", "context_length": f"{arch}.context_length", "tokenizer": "tokenizer.ggml.model",
+            "pre_tokenizer": "tokenizer.ggml.pre"}  # fmt: skip
+    found |= {name: pairs[key].value for name, key in keys.items() if key in pairs and not pairs[key].is_array}
+    tokens = pairs.get("tokenizer.ggml.tokens")
+    if tokens is not None and tokens.is_array:
+        found["tokens"] = tokens.count
+    numel = sum(tensor.numel for tensor in weights)
+    if numel:
+        found["parameters"] = numel
+        found["bits_per_weight"] = round(8 * weights.nbytes / numel, 2)
+    return {name: value for name, value in found.items() if value is not None}
+
+
+def _show_model(weights: Weights) -> None:
+    from ..errors import printable
+
+    found = _model(weights)
+    if not found:
+        return
+    texts = {name: f"{value:,}" if isinstance(value, int) else str(value) for name, value in found.items()}
+    out.data("model:", *table([(f"  {name.replace('_', ' ')}", printable(_cut(text))) for name, text in texts.items()]))
+
+
+def _plain(value: object) -> object:
+    """A value as JSON can hold it: what is no finite number or no Unicode text becomes a text that shows it."""
+    import math
+
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    if isinstance(value, float) and not math.isfinite(value):
+        return repr(value)
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
+
+
+def _pair_text(pair: KeyValue) -> str:
+    """A value on one line; of an array how many elements it has, and the first where they are at hand."""
+    if not pair.is_array:
+        return _cut(str(pair.value).lower() if isinstance(pair.value, bool) else str(pair.value))
+    if isinstance(pair.value, tuple) and len(pair.value) <= SHOWN:
+        return _cut("[" + ", ".join(str(item) for item in pair.value) + "]")
+    return f"{pair.count} elements"
 
 
 def _show_tensors(weights: Weights, everything: bool) -> None:
@@ -172,6 +224,11 @@ def _show_rest(weights: Weights, everything: bool) -> None:
         rows = [(f"  {key}", _cut(value)) for key, value in metadata.items()]
         out.data(*table(rows if everything else rows[:SHOWN]))
         _more(len(rows), everything)
+    if weights.keyvalues:
+        out.data(f"key-values: {len(weights.keyvalues)}")
+        pairs = weights.keyvalues if everything else weights.keyvalues[:SHOWN]
+        out.data(*table([(f"  {printable(p.key)}", p.kind, printable(_pair_text(p))) for p in pairs]))
+        _more(len(weights.keyvalues), everything)
     for role in ("config", "tokenizer", "code"):
         names = [c.name for c in weights.companions if c.role == role]
         if names:
@@ -226,6 +283,12 @@ def _json(opened: Opened) -> dict[str, object]:
         "skipped": [{"path": s.path, "type": s.type, "value": s.text} for s in weights.skipped],
         "code": [{"name": c.full, "count": c.count} for c in weights.code],
         "metadata": weights.metadata,
+        "model": _model(weights),
+        "keyvalues": [
+            {"key": p.key, "kind": p.kind, "count": p.count} if p.is_array and not isinstance(p.value, tuple)
+            else {"key": p.key, "kind": p.kind, "value": _plain(p.value)}
+            for p in weights.keyvalues
+        ],
         "origin": _origin(weights),
         "companions": [{"name": c.name, "role": c.role} for c in weights.companions],
         "notes": weights.notes,

@@ -7,6 +7,7 @@ import struct
 from pathlib import Path
 
 import gguf
+import libgguf
 import ml_dtypes
 import numpy as np
 import pytest
