@@ -176,6 +176,7 @@ class Format:
     folder: bool = False  # whether the format can be written as a folder of files
     named: bool = True  # whether the format holds names; without, it holds one tensor
     keeps_metadata: bool = True
+    keeps_summary: bool = False  # whether ``write`` puts the summary of the origin into the artifact
     keeps_keyvalues: bool = False  # whether typed facts about the model can be written
     splits_folders: bool = True  # whether a folder gets several files when it is large, without being asked for
     float32_only: Callable[[TensorView], bool] | None = None  # floats that runtimes take in f32 and in nothing else

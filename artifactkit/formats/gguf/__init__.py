@@ -22,6 +22,7 @@ FORMAT = Format(
     modules=("libgguf",),
     folder=True,
     keeps_metadata=False,
+    keeps_summary=True,
     keeps_keyvalues=True,
     splits_folders=False,
     float32_only=float32_only,

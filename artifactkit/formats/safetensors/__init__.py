@@ -19,6 +19,7 @@ FORMAT = Format(
     dtypes=frozenset(d.name for d in BY_SAFETENSORS.values()),
     folder=True,
     keeps_aliases=True,
+    keeps_summary=True,
     reopen=reopen,
     reopened_by="the safetensors library",
 )
