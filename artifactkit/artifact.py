@@ -129,6 +129,12 @@ class KeyValue:
         """How many elements an array has; 1 for a scalar."""
         return len(self.value) if isinstance(self.value, tuple | StoredArray) else 1
 
+    def same(self, other: KeyValue) -> bool:
+        """Whether both say the same, wherever a long array lies."""
+        if (self.key, self.kind, self.count) != (other.key, other.kind, other.count):
+            return False
+        return self.elements() == other.elements() if self.is_array else self.value == other.value
+
     def elements(self) -> tuple[object, ...]:
         """The elements of an array, read from the file if need be; a scalar as a tuple of one."""
         if isinstance(self.value, tuple):

@@ -401,7 +401,8 @@ def with_file_type(weights: Weights, file_type: int | None = None) -> Weights:
     pairs stay as they are.
     """
     changed = any(s.outcome in ("quantised", "dequantised", "cast") for t in weights for s in t.steps)
-    if not weights.keyvalues or not (changed or file_type is not None):
+    made = weights.format != "gguf"  # not read from a file that says so already
+    if not weights.keyvalues or not (made or changed or file_type is not None):
         return weights
     counts: dict[str, int] = {}
     for tensor in weights:
@@ -414,7 +415,7 @@ def with_file_type(weights: Weights, file_type: int | None = None) -> Weights:
         pairs[FILE_TYPE] = KeyValue(FILE_TYPE, "u32", number)
     else:
         pairs.pop(FILE_TYPE, None)
-    if any(tensor.dtype.block > 1 for tensor in weights):
+    if made or any(tensor.dtype.block > 1 for tensor in weights):  # llama.cpp's converter always writes it
         pairs[VERSION_KEY] = KeyValue(VERSION_KEY, "u32", QUANTIZATION_VERSION)
     else:
         pairs.pop(VERSION_KEY, None)

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import struct
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
 from .. import ggml
-from ..artifact import TensorView, Weights
+from ..artifact import KeyValue, TensorView, Weights
 from ..dtypes import DType
 from ..floats import SOURCES
+from ..modeling.architecture import Pairs
+from ..modeling.backward import may_be_absent
 from ..report import Check, Report, counted
 from ..source import Forward, Source
 from .blocks import Errors, Limit, limit_of
@@ -184,7 +187,24 @@ def diff(a: Weights, b: Weights, advance: Advance = _nothing) -> list[Difference
         mine, other = a.metadata.get(key), b.metadata.get(key)
         if mine != other:
             found.append(Difference("metadata", key, _text(mine), _text(other)))
+    if a.keyvalues and b.keyvalues:
+        found += _pair_differences(a, b)
     return found
+
+
+def _pair_differences(a: Weights, b: Weights) -> Iterator[Difference]:
+    """Key-values that only one side has, or that differ; long arrays are compared as they are stored."""
+    mine, other = ({pair.key: pair for pair in side.keyvalues} for side in (a, b))
+    for key in sorted({*mine, *other}):
+        left, right = mine.get(key), other.get(key)
+        if left is None or right is None or not left.same(right):
+            yield Difference("metadata", key, _pair_text(left), _pair_text(right))
+
+
+def _pair_text(pair: KeyValue | None) -> str:
+    if pair is None:
+        return "absent"
+    return f"{pair.kind} {pair.count} elements" if pair.is_array else _text(f"{pair.kind} {pair.value}")
 
 
 def _text(value: str | None) -> str:
@@ -199,12 +219,42 @@ def matched(nameless: Weights, named: Weights) -> Weights:
     return replace(nameless, tensors={name: tensor.renamed(name, "the format holds no names")})
 
 
+def _compare_pairs(report: Report, artifact: Weights, source: Weights) -> None:
+    """The typed facts that the source's config.json asks for must be in the artifact, and be those."""
+    if artifact.format == source.format or not source.keyvalues:
+        return
+    held = {pair.key: pair for pair in artifact.keyvalues}
+    arch = held.get("general.architecture")
+    pairs = Pairs(str(arch.value) if arch is not None else "", artifact.keyvalues)
+    wrong = 0
+    for pair in source.keyvalues:
+        mine = held.get(pair.key)
+        if mine is None and may_be_absent(pair.key.removeprefix(f"{pairs.arch}."), pair.value, pairs):
+            continue
+        if mine is not None and mine.kind == pair.kind and _same_value(mine, pair):
+            continue
+        found = "absent" if mine is None else f"{mine.kind} {mine.value!r}"[:80]
+        detail = f"{pair.key}: expected {pair.kind} {pair.value!r}, found {found}"
+        report.add(Check("accounting", "key-value", "failed", detail))
+        wrong += 1
+    if not wrong:
+        told = f"{counted(len(source.keyvalues), 'key-value pair')} as config.json asks"
+        report.add(Check("accounting", "key-values", "passed", told))
+
+
+def _same_value(one: KeyValue, two: KeyValue) -> bool:
+    if one.kind == "f32" and isinstance(one.value, int | float) and isinstance(two.value, int | float):
+        return struct.pack("<f", one.value) == struct.pack("<f", two.value)
+    return one.elements() == two.elements()
+
+
 def compare(artifact: Weights, source: Weights, advance: Advance = _nothing) -> Report:
     """Levels 1 and 2: every source tensor is in the artifact, nothing else is, and every value is right.
 
     A tensor of another float type must be the source rounded to it (widening is exact); other types must be equal.
     """
     report = Report()
+    _compare_pairs(report, artifact, source)
     for name, error in source.refused.items():
         report.add(Check("values", "not compared", "not-verified", error.what, name))
     missing = [name for name in source.tensors if name not in artifact.tensors]
