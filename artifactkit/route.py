@@ -245,6 +245,8 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
     stay = initial.companions
     if folder:
         go, stay = travelling(initial, options.with_code)
+    if weights.naming == "gguf" and initial.naming != "gguf":  # what it says is in the file, as key-values
+        stay = tuple(c for c in stay if c.name != translate.CONFIG)
     losses += [Loss("file-dropped", _stay_text(c, folder), asked=c.role in ("code", "doc")) for c in stay]
     name = os.path.basename(os.path.abspath(destination))
     shard = options.max_shard_size

@@ -9,14 +9,16 @@ import difflib
 import json
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 
-from . import registry, trees
+from . import ggml, registry, trees
 from .artifact import Companion, Weights
 from .containers import strict_json
 from .errors import Corrupt, LimitExceeded, RouteRefused
 from .modeling.architecture import CLASS_KEY, Architecture, Pairs
 from .modeling.backward import from_gguf as _from_gguf
-from .modeling.config import FILE, INERT, OFF
+from .modeling.config import FILE as CONFIG
+from .modeling.config import INERT, OFF
 from .modeling.forward import to_gguf
 from .source import Inline
 from .types import OutputFile, Part
@@ -26,13 +28,13 @@ MAX_CONFIG = 16 << 20  # bytes; the longest there is has some hundred kilobytes
 
 def read_config(companions: tuple[Companion, ...]) -> tuple[dict[str, object], str] | None:
     """(config.json parsed, its path) if it is among the files beside the weights; Corrupt when it is no JSON object."""
-    path = next((c.path for c in companions if c.name == FILE), None)
+    path = next((c.path for c in companions if c.name == CONFIG), None)
     if path is None:
         return None
     file = trees.open_file(path)
     if file.size > MAX_CONFIG:
         raise LimitExceeded("config.json is too large to be one", file=path, found=f"{file.size} bytes")
-    parsed = strict_json.loads(file.read(0, file.size), what=FILE, file=path)
+    parsed = strict_json.loads(file.read(0, file.size), what=CONFIG, file=path)
     twice = strict_json.duplicate(parsed)
     if twice is not None:
         raise Corrupt("a key comes twice in config.json", file=path, member=twice)
@@ -44,10 +46,10 @@ def read_config(companions: tuple[Companion, ...]) -> tuple[dict[str, object], s
 def config_file(entries: Mapping[str, object]) -> OutputFile:
     """config.json as transformers writes it: indented, keys sorted."""
     data = json.dumps(entries, indent=2, sort_keys=True, ensure_ascii=False).encode() + b"\n"
-    return OutputFile(FILE, len(data), (Part(0, Inline(data)),))
+    return OutputFile(CONFIG, len(data), (Part(0, Inline(data)),))
 
 
-def plan(config: Mapping[str, object], weights: Weights, file: str = FILE) -> tuple[Architecture, Weights]:
+def plan(config: Mapping[str, object], weights: Weights, file: str = CONFIG) -> tuple[Architecture, Weights]:
     """(the family, ``weights`` under GGUF names with ``keyvalues``): what a GGUF file of this checkpoint holds.
 
     ``config`` is the parsed config.json, ``file`` its name for messages. Tokenizer facts are another's to add. Raises
@@ -71,6 +73,27 @@ def from_gguf(weights: Weights, file: str = "") -> tuple[Architecture, dict[str,
     return arch, entries, named
 
 
+def in_words_of(weights: Weights, other: Weights) -> Weights:
+    """``weights`` under the names, in the row orders and with the facts that ``other``'s format has for their model.
+
+    A checkpoint beside a GGUF file becomes what that file should hold; a GGUF file beside a checkpoint folder, what the
+    folder should. Anything else stays as it is. Raises as ``plan`` and ``from_gguf``. No tensor byte is read.
+    """
+    if (weights.format == "gguf") == (other.format == "gguf"):
+        return weights
+    if other.format == "gguf":
+        read = read_config(weights.companions)
+        return weights if read is None or not other.keyvalues else plan(read[0], weights, read[1])[1]
+    if not weights.keyvalues or read_config(other.companions) is None:
+        return weights
+    plain = {
+        name: replace(t, dtype=ggml.F32, source=ggml.dequantized(t.source, t.dtype)) if t.dtype.block > 1 else t
+        for name, t in weights.tensors.items()
+    }
+    named = from_gguf(replace(weights, tensors=plain))[2]
+    return replace(named, keyvalues=())
+
+
 def _of_file(gguf: str, pairs: Pairs, file: str) -> Architecture:
     families = [arch for arch in registry.architectures().values() if arch.gguf == gguf]
     given = pairs.get(CLASS_KEY)
@@ -88,7 +111,7 @@ def _of_file(gguf: str, pairs: Pairs, file: str) -> Architecture:
     )  # fmt: skip
 
 
-def architecture_of(config: Mapping[str, object], weights: Weights | None = None, file: str = FILE) -> Architecture:
+def architecture_of(config: Mapping[str, object], weights: Weights | None = None, file: str = CONFIG) -> Architecture:
     """The family that config.json names by ``architectures``, or, without that, by ``model_type``."""
     classes = config.get("architectures")
     name = classes[0] if isinstance(classes, list) and classes else None

@@ -16,10 +16,11 @@ from artifactkit.cli import COMMANDS
 
 DOCS = ROOT / "docs"
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
-NEW_FORMAT = DOCS / "add-a-format.md"
+# Pages that add one plug-in, and the one file of the package that they add.
+NEW_FILES = {"add-a-format.md": "formats/rowfile.py", "add-an-architecture.md": "architectures/olmo.py"}
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if page != NEW_FORMAT], ids=lambda page: page.name)
+@pytest.mark.parametrize("page", [page for page in PAGES if page.name not in NEW_FILES], ids=lambda page: page.name)
 def test_sessions_and_code_are_run(page: Path, tmp_path: Path, fixtures: Path) -> None:
     shell = Shell(tmp_path, fixtures, environment())
     wrong = check(page, shell, documentation=True)
@@ -33,25 +34,28 @@ def test_sessions_and_code_are_run(page: Path, tmp_path: Path, fixtures: Path) -
         assert done.returncode == 0, f"{page.name}:{block.line}: {done.stderr}"
 
 
-def test_a_format_is_one_new_file_and_nothing_else(tmp_path: Path, fixtures: Path) -> None:
+@pytest.mark.parametrize("name", NEW_FILES)
+def test_a_plug_in_is_one_new_file_and_nothing_else(name: str, tmp_path: Path, fixtures: Path) -> None:
     """The page's code, put where the page says into a copy of the package, and the page's session run on that copy."""
-    text = NEW_FORMAT.read_text(encoding="utf-8")
+    text = (DOCS / name).read_text(encoding="utf-8")
     (tmp_path / "copy").mkdir()
     package = package_with(text, ROOT / "artifactkit", tmp_path / "copy")
     original = {path.relative_to(ROOT / "artifactkit") for path in (ROOT / "artifactkit").rglob("*.py")}
-    assert {path.relative_to(package) for path in package.rglob("*.py")} - original == {Path("formats/rowfile.py")}
+    assert {path.relative_to(package) for path in package.rglob("*.py")} - original == {Path(NEW_FILES[name])}
     there = environment() | {"PYTHONPATH": str(package.parent)}
-    wrong = check(NEW_FORMAT, Shell(tmp_path / "shell", fixtures, there), documentation=True)
+    wrong = check(DOCS / name, Shell(tmp_path / "shell", fixtures, there), documentation=True)
     assert not wrong, "\n\n".join(wrong)
 
 
-def test_the_new_format_keeps_the_rules_of_the_layers() -> None:
+@pytest.mark.parametrize(("name", "file"), NEW_FILES.items())
+def test_the_new_plug_in_keeps_the_rules_of_the_layers(name: str, file: str) -> None:
     from test_layers import HEAVY, at_top, imports, may_import, runs_names, speaks
 
-    (code,) = titled(NEW_FORMAT.read_text(encoding="utf-8")).values()
+    code = titled((DOCS / name).read_text(encoding="utf-8"))[f"artifactkit/{file}"]
     tree = ast.parse(code)
-    here = ROOT / "artifactkit" / "formats" / "rowfile.py"
-    assert all(may_import("artifactkit.formats.rowfile", imported) for _, imported in imports(tree, here))
+    here = ROOT / "artifactkit" / file
+    module = "artifactkit." + file.removesuffix(".py").replace("/", ".")
+    assert all(may_import(module, imported) for _, imported in imports(tree, here))
     assert not [name for _, name in at_top(tree.body) if name in HEAVY]
     assert not [*speaks(tree), *runs_names(tree)]
 
@@ -60,6 +64,12 @@ def test_the_reference_is_what_the_program_says() -> None:
     command = [sys.executable, str(DOCS / "make_reference.py"), "--check"]
     done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
     assert done.returncode == 0, "docs/reference.md is out of date: make docs\n" + done.stderr
+
+
+def test_the_families_are_those_that_are_there() -> None:
+    command = [sys.executable, str(DOCS / "make_architectures.py"), "--check"]
+    done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+    assert done.returncode == 0, "docs/architectures.md is out of date: make docs\n" + done.stderr
 
 
 @pytest.mark.parametrize("name", COMMANDS)

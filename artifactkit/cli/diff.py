@@ -29,6 +29,7 @@ def command(
     json: o.Json = False,
 ) -> int:
     from ..opening import open_source
+    from ..translate import in_words_of
     from ..types import ReadOptions
     from ..verify.compare import diff, matched
     from .located import fetch_weights, locate, say_commit
@@ -44,6 +45,10 @@ def command(
         left = open_source(a, None, read)
     if fetch_weights(right.weights, sources[1]):
         right = open_source(b, None, read)
+    if left.format.name == "gguf":
+        right.weights = in_words_of(right.weights, left.weights)
+    else:
+        left.weights = in_words_of(left.weights, right.weights)
     if not left.format.named:
         left.weights = matched(left.weights, right.weights)
     elif not right.format.named:

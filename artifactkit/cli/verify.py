@@ -62,6 +62,7 @@ def command(
     from ..opening import open_source
     from ..report import Check
     from ..route import ConvertOptions, chosen
+    from ..translate import in_words_of
     from ..types import Origin, ReadOptions
     from ..verify.compare import compare, matched
     from .located import fetch_weights, locate, say_commit
@@ -80,6 +81,7 @@ def command(
     if fetch_weights(made.weights, sources[0]):
         made = open_source(artifact, None, stored)
     weights = [source.weights, *(after for _, after in chosen(source.weights, options))][-1]
+    weights = in_words_of(weights, made.weights)
     if not made.format.named:
         made.weights = matched(made.weights, weights)
     chose = {

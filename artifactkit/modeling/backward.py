@@ -69,12 +69,21 @@ INERT = frozenset(
 
 
 def _usual(key: str, pairs: Pairs) -> object:
-    """What a key says when it says nothing new: a head is the width over the heads, keys have as many heads."""
+    """What llama.cpp takes where a key is absent: a head is the width over the heads, keys have as many heads."""
     if key == "attention.head_count_kv":
         return pairs.get("attention.head_count")
+    if key == "rope.dimension_count" and pairs.get("attention.key_length") is not None:
+        return pairs.get("attention.key_length")
     if key in ("attention.key_length", "attention.value_length", "rope.dimension_count"):
+        if pairs.get("embedding_length") is None or pairs.get("attention.head_count") is None:
+            return None
         return pairs.count("embedding_length") // pairs.count("attention.head_count")
-    return None
+    return {"rope.freq_base": 10000.0, "rope.scaling.type": "none"}.get(key)
+
+
+def may_be_absent(key: str, value: object, pairs: Pairs) -> bool:
+    """Whether a file without this key (its name without the architecture's before it) says the same."""
+    return key == "vocab_size" or key.startswith("artifactkit.") or value == _usual(key, pairs)
 
 
 def unexplained(arch: Architecture, config: Config, pairs: Pairs) -> tuple[KeyValue, ...]:
