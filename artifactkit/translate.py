@@ -17,12 +17,12 @@ from .containers import strict_json
 from .errors import Corrupt, LimitExceeded, RouteRefused
 from .modeling.architecture import CLASS_KEY, Architecture, Pairs
 from .modeling.backward import from_gguf as _from_gguf
-from .modeling.config import FILE as CONFIG
-from .modeling.config import INERT, OFF
+from .modeling.config import FILE, INERT, OFF
 from .modeling.forward import to_gguf
 from .source import Inline
 from .types import OutputFile, Part
 
+CONFIG = FILE
 MAX_CONFIG = 16 << 20  # bytes; the longest there is has some hundred kilobytes
 
 

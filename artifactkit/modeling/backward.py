@@ -68,6 +68,10 @@ INERT = frozenset(
 )
 
 
+# Keys about the file alone, which another file has no use for.
+OF_THE_FILE = ("general.alignment", "general.file_type", "general.quantization_version", "general.type")
+
+
 def _usual(key: str, pairs: Pairs) -> object:
     """What llama.cpp takes where a key is absent: a head is the width over the heads, keys have as many heads."""
     if key == "attention.head_count_kv":
@@ -110,7 +114,7 @@ def unexplained(arch: Architecture, config: Config, pairs: Pairs) -> tuple[KeyVa
                 "a key of the file has a value that transformers would not compute with", file=pairs.file or None,
                 member=key, expected=shown(mine.value), found=shown(value),
             )  # fmt: skip
-    ours = {CLASS_KEY, TIED_KEY, *again}
+    ours = {CLASS_KEY, TIED_KEY, *OF_THE_FILE, *again}
     return tuple(pair for key, pair in pairs.all.items() if not key.startswith(prefix) and key not in ours)
 
 
