@@ -42,7 +42,8 @@ _modules(
     "_testcapi _testinternalcapi turtledemo cgi cgitb platform getpass "
     "sysconfig _sysconfigdata subprocess32 asyncio.subprocess distutils setuptools pkg_resources pip _distutils_hack "
     "wheel easy_install ensurepip venv virtualenv conda pipenv numpy.distutils numpy.f2py "
-    "ansible docker crontab tkinter idlelib",
+    "ansible docker crontab tkinter Tkinter _tkinter idlelib turtle py.process py._process tox click.testing "
+    "torch._strobelight django.core.management accelerate.commands PIL.ImageShow PIL.ImageGrab test.regrtest",
 )
 _modules(
     CODE,
@@ -57,25 +58,29 @@ _modules(
     "torch.distributed.run torch.multiprocessing torch.distributed.rpc torch.onnx torch.utils.hipify "
     "torch.utils.tensorboard torch._sources torch.package torch.hub torch.utils.model_zoo torch.utils.model_dump "
     "torch.ops torch._ops torch._classes torch.classes torch.library "
-    "numpy.testing numpy.ctypeslib numpy.core._internal numpy._core._internal scipy._lib._ccallback ",
+    "numpy.testing numpy.ctypeslib numpy.core._internal numpy._core._internal scipy._lib._ccallback "
+    "torch.distributed.nn.jit torch._numpy.testing hotshot compiler rexec Bastion",
 )
 _modules(
     IMPORT,
     "importlib _frozen_importlib _frozen_importlib_external imp pkgutil zipimport modulefinder zipapp "
     "importlib_metadata importlib_resources inspect zope.dottedname werkzeug.utils django.utils.module_loading "
-    "hydra.utils stevedore pluggy lazy_loader lazy_import",
+    "hydra.utils stevedore pluggy lazy_loader lazy_import _imp ihooks imputil",
 )
 _modules(ATTRIBUTE, "operator _operator")
 _modules(
     LOADER,
     "pickle _pickle cPickle pickletools pickle5 dill cloudpickle joblib.externals.cloudpickle joblib.externals.loky "
     "ray.cloudpickle pyspark.cloudpickle pyspark.serializers jsonpickle shelve hickle klepto pyro Pyro4 Pyro5 rpyc "
-    "serpent anyconfig deepdish sklearn.externals.joblib.externals mlflow.pyfunc mlflow.sklearn bentoml skops.io",
+    "serpent anyconfig deepdish sklearn.externals.joblib.externals mlflow.pyfunc mlflow.sklearn bentoml skops.io "
+    "torch._weights_only_unpickler yaml.loader yaml.cyaml keras.src.saving tensorflow.python.keras.saving",
 )
 _modules(
     FILES,
     "shutil tempfile fileinput linecache tarfile zipfile gzip bz2 lzma zlib.open dbm sqlite3 mmap glob fnmatch filecmp "
-    "logging.handlers logging.config fsspec smart_open s3fs gcsfs mailbox netrc aiofiles",
+    "logging.handlers logging.config fsspec smart_open s3fs gcsfs mailbox netrc aiofiles "
+    "_sqlite3 _dbm _gdbm gdbm anydbm dumbdbm dbhash bsddb whichdb xml.sax xml.dom xml.etree.ElementInclude fcntl "
+    "termios tabnanny json.tool keras.src.utils.file_utils lmdb",
 )
 _modules(
     NETWORK,
@@ -88,13 +93,13 @@ _modules(
     NATIVE,
     "ctypes _ctypes _ctypes_test cffi _cffi_backend faulthandler _xxsubinterpreters _interpreters interpreters "
     "_interpqueues _interpchannels _xxinterpchannels concurrent.interpreters pycuda cupy.cuda.compiler pybind11 "
-    "tensorrt tvm.runtime.module win32api win32com win32process pywintypes winreg _winreg objc",
+    "tensorrt tvm.runtime.module win32api win32com win32process pywintypes winreg _winreg objc dl",
 )
 _modules(
     LATER,
     "atexit signal threading _thread thread dummy_threading _dummy_thread multiprocessing _multiprocessing billiard "
     "multiprocess pathos concurrent asyncio sched celery rq dask.distributed distributed ray gevent "
-    "greenlet eventlet trio anyio curio uvloop apscheduler huey luigi",
+    "greenlet eventlet trio anyio curio uvloop apscheduler huey luigi _signal _asyncio",
 )
 _modules(
     INTERPRETER,
@@ -131,6 +136,29 @@ _names(CODE, "dataclasses", "make_dataclass _create_fn _process_class")
 _names(CODE, "string", "Formatter")
 _names(CODE, "ensurepip", "bootstrap")
 _names(CARRIER, "contextlib", "ExitStack AsyncExitStack")
+_names(CODE, "gettext", "c2py GNUTranslations translation install")
+_names(CODE, "flask", "render_template_string")
+_names(CODE, "torch.jit._state", "_python_cu")
+_names(CODE, "torch._jit_internal", "createResolutionCallbackFromEnv createResolutionCallbackFromClosure "
+       "createResolutionCallbackFromFrame")  # fmt: skip
+_names(IMPORT, "warnings", "_getcategory _setoption _processoptions")
+_names(IMPORT, "torch.utils._import_utils", "import_dill dill_available")
+_names(CARRIER, "curses", "wrapper")
+_names(CARRIER, "torch.utils._pytree", "tree_map tree_map_ tree_map_only tree_all tree_any")
+_names(CARRIER, "jax", "pure_callback debug.callback experimental.io_callback experimental.host_callback.call")
+_names(CARRIER, "tensorflow.raw_ops", "PyFunc PyFuncStateless EagerPyFunc")
+_names(PROGRAM, "click", "launch edit")
+_names(PROGRAM, "typer", "launch")
+_names(FILES, "tokenize", "open")
+_names(FILES, "configparser", "ConfigParser.read RawConfigParser.read")
+_names(FILES, "h5py", "File")
+_names(FILES, "PIL.Image", "open")
+_names(FILES, "cv2", "imread imwrite")
+_names(LOADER, "omegaconf", "OmegaConf.load OmegaConf.save")
+_names(LOADER, "omegaconf.omegaconf", "OmegaConf.load OmegaConf.save")
+_names(LOADER, "datasets", "load_dataset load_from_disk")
+_names(CODE, "pandas.core.frame", "DataFrame.eval DataFrame.query")
+_names(FILES, "pandas.core.frame", "DataFrame.to_pickle DataFrame.to_csv")
 _names(LATER, "weakref", "finalize WeakMethod")
 _names(CARRIER, "copyreg", "pickle constructor add_extension remove_extension clear_extension_cache")
 _names(INTERPRETER, "copyreg", "dispatch_table _extension_registry _inverted_registry _extension_cache")
@@ -144,6 +172,7 @@ for _module in ("io", "_io", "_pyio"):
            "BufferedRandom BufferedRWPair")  # fmt: skip
 _names(FILES, "codecs", "open EncodedFile")
 _names(CARRIER, "codecs", "register register_error lookup")
+_names(CARRIER, "_codecs", "register register_error lookup")
 _names(FILES, "logging", "FileHandler basicConfig StreamHandler Handler shutdown _srcfile")
 _names(FILES, "xml.etree.ElementTree", "parse ElementTree")
 _names(FILES, "argparse", "FileType ArgumentParser")
@@ -245,7 +274,7 @@ PARTS |= _each("eval exec execfile runpy marshal CodeType FunctionType runstring
 PARTS |= _each("builtins builtin import importlib import_module find_class resolve_name "
                        "load_module imp pkgutil", IMPORT)  # fmt: skip
 PARTS |= _each("getattr setattr attrgetter methodcaller", ATTRIBUTE)
-PARTS |= _each("pickle cPickle dill cloudpickle unsafe_load read_pickle", LOADER)
+PARTS |= _each("pickle cPickle dill cloudpickle unsafe_load read_pickle from_pretrained load_from_checkpoint", LOADER)
 PARTS |= _each("sys modules globals code gi_frame f_globals f_builtins", INTERPRETER)
 PARTS |= _each("ctypes cffi CDLL load_library dlopen", NATIVE)
 PARTS |= _each("socket urllib urlopen urlretrieve", NETWORK)
@@ -273,6 +302,9 @@ def reason(module: str, name: str) -> str | None:
     found = listed(module, name)
     if found is None:
         parts = name.split(".")
+        # What a dotted name walks to may be another module, and a name in it.
+        for at in range(len(parts) - 1):
+            found = found or NAMES.get(".".join(parts[at:]).strip("_")) or MODULES.get(parts[at].strip("_"))
         for part in parts:
             found = found or PARTS.get(part) or PARTS.get(part.strip("_"))
         if found is None and len(parts) > 1 and module in TRUSTED:

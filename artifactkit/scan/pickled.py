@@ -37,8 +37,11 @@ PUSHED = re.compile(
 )  # fmt: skip
 BASE64 = re.compile(rb"[A-Za-z0-9+/_\-\s]{8,}={0,2}\s*")
 HEX = re.compile(rb"(?:[0-9a-fA-F]{2}){4,}")
+# First bytes of the formats that are looked for in bytes within: most are none of them.
+MARKS = frozenset(detect.FIRST_OPCODES) | frozenset(b"P\x1f\xfdB]x")
 INNER = frozenset({"pickle", "zip", "tar", "gzip", "bz2", "xz", "lzma", "zlib"})
 MAX_INNER = 64 << 20
+SHORT = 256  # bytes: alike ones are looked into once
 
 
 class Run:
@@ -222,14 +225,14 @@ def _report(piece: Piece, run: Run, binary: bool) -> None:
     if error is not None:
         piece.unreadable(error, LIMIT if isinstance(error, LimitExceeded) else UNREADABLE)
     if run.error is not None:
-        _sweep(piece, run.machine.at)
+        _sweep(piece, piece.data, run.machine.at)
 
 
-def _sweep(piece: Piece, start: int) -> None:
+def _sweep(piece: Piece, source: Bytes, start: int = 0) -> None:
     """Search what could not be interpreted for names that run code: other readers may get further than CPython."""
-    at, size = start, min(piece.size, start + SWEEP)
+    at, size = start, min(source.size, start + SWEEP)
     while at < size:
-        data = piece.data.read(at, min((1 << 20) + 1024, size - at))
+        data = source.read(at, min((1 << 20) + 1024, size - at))
         for match in GLOBAL.finditer(data):
             _swept(piece, match[1], match[2], at + match.start())
         before = b""
@@ -261,14 +264,20 @@ def _swept(piece: Piece, module: bytes, name: bytes, offset: int) -> None:
 
 def _look_inside(piece: Piece, judge: Judge) -> None:
     """Look into bytes, and text that decodes to bytes, which the pickle hands to a call."""
+    seen: set[bytes] = set()
     for data, offset in judge.inside:
         size = data.nbytes if isinstance(data, Payload) else len(data)
         if size < 2:
             continue
         inner: Bytes = part(data.data, data.offset, size) if isinstance(data, Payload) else Memory(data)
+        raw = inner.read(0, size) if size <= MAX_INNER else None
+        if size <= SHORT and raw is not None:
+            if raw in seen:
+                continue
+            seen.add(raw)
         _look(piece, inner, f"bytes at {offset}")
-        if size <= MAX_INNER:
-            _decoded(piece, inner.read(0, size), offset)
+        if raw is not None:
+            _decoded(piece, raw, offset)
     for text, offset in judge.texts:
         raw = text.encode("latin-1", "replace")
         _look(piece, Memory(raw), f"text at {offset}")
@@ -276,6 +285,7 @@ def _look_inside(piece: Piece, judge: Judge) -> None:
 
 
 def _decoded(piece: Piece, text: bytes, offset: int) -> None:
+    """Look into what ``text`` encodes, if anything."""
     decoders: tuple[tuple[re.Pattern[bytes], Callable[[bytes], bytes]], ...] = (
         (HEX, binascii.unhexlify), (BASE64, _base64),
     )  # fmt: skip
@@ -294,6 +304,14 @@ def _base64(text: bytes) -> bytes:
 
 
 def _look(piece: Piece, data: Bytes, place: str) -> None:
+    """Look into bytes within; when the file has had its share, only for names that run code."""
     inner = piece.inner(data, place, "pickle")
+    if not data.size or inner.first[0] not in MARKS and data.size < 22:
+        return  # too short for a format that is told by its end, or by a mark further on
     if INNER.intersection(detect.formats(inner)):
-        piece.look(inner)
+        piece.budget.within -= 1
+        if piece.budget.within < 0:
+            piece.find(LIMIT, "too many pieces of bytes within pickles to look into all of them")
+            _sweep(inner, data)
+        else:
+            piece.look(inner)

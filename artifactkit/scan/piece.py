@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 HEAD = 4096
 UNPACKED_RATIO = 16
+WITHIN_EACH = 256  # a tensor that a plain pickle holds as a checkpoint of its own takes more
 TAIL = 65_557  # an end-of-directory record with the longest comment
 
 
@@ -23,14 +24,20 @@ TAIL = 65_557  # an end-of-directory record with the longest comment
 class Budget:
     """What one file may take in all, however it is nested. Counts, or bytes after decompression.
 
-    ``unpacked`` grows with the file: the scanner adds ``UNPACKED_RATIO`` times its size.
+    ``unpacked`` and ``within`` grow with the file.
     """
 
     depth: int = 8
     pieces: int = 200_000
     unpacked: int = 128 << 20
     findings: int = 1000
+    within: int = 2000  # bytes in pickles that are looked into; and more in large files
     hidden: int = 1000  # members of archives that only local headers lead to; each may be as long as the file
+
+    def grow(self, size: int) -> None:
+        """Allow what is in proportion to a file of ``size`` bytes."""
+        self.unpacked += UNPACKED_RATIO * size
+        self.within += size // WITHIN_EACH
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import enum
 import warnings
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 # Calls that start a program. Exact names, after imports and their aliases are resolved.
@@ -70,7 +71,7 @@ class _Importing:
         self.strings = 0  # of code that were looked into
 
     def calls(self) -> list[Call]:
-        for statement in ast.walk(self.tree):
+        for statement in _statements_of(self.tree):
             if isinstance(statement, ast.Import):
                 for item in statement.names:
                     self.aliases[item.asname or item.name.partition(".")[0]] = (
@@ -89,7 +90,7 @@ class _Importing:
 
     def _statements(self, body: list[ast.stmt]) -> None:
         waiting: list[ast.AST] = list(reversed(body))
-        while waiting:
+        while waiting and len(self.found) < MAX_CALLS:
             node = waiting.pop()
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 # The body waits for a call; decorators and defaults do not.
@@ -100,7 +101,7 @@ class _Importing:
             if isinstance(node, ast.If) and _is_main(node.test):
                 waiting.extend(node.orelse)
                 continue
-            if isinstance(node, ast.Call) and len(self.found) < MAX_CALLS:
+            if isinstance(node, ast.Call):
                 self._call(node)
             waiting.extend(reversed(list(ast.iter_child_nodes(node))))
 
@@ -207,6 +208,19 @@ class _Importing:
             base = self._name(node.args[0]) if not isinstance(node.args[0], ast.Call) else self._imported(node.args[0])
             return f"{base}.{arguments[0]}" if base else None
         return None
+
+
+def _statements_of(tree: ast.Module) -> Iterator[ast.stmt]:
+    """Every statement of the file, in any block; expressions, which are most of a tree, are passed over."""
+    waiting: list[ast.AST] = [tree]
+    while waiting:
+        node = waiting.pop()
+        for block in ("body", "orelse", "finalbody", "handlers", "cases"):
+            inner = getattr(node, block, None)
+            if isinstance(inner, list):
+                waiting.extend(reversed(inner))
+        if isinstance(node, ast.stmt):
+            yield node
 
 
 def _is_main(test: ast.expr) -> bool:

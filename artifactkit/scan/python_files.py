@@ -49,7 +49,12 @@ PTH_UNSAFE = Rule(
 )
 RULES = (AT_IMPORT, HIDDEN, AUTOMATIC, PTH, PTH_UNSAFE)
 
-MAX_SOURCE = 1 << 20  # a syntax tree takes a hundred times as much
+MAX_SOURCE = 512 << 10  # a syntax tree takes a hundred times as much
+MAX_SEARCHED = 64 << 20  # of larger files the lines at the left margin are looked at
+AT_MARGIN = re.compile(
+    rb"^(?:[^\s#'\"()][^\n#'\"()]{0,200}[;=:]\s*)?"
+    rb"(os\.system|os\.popen|os\.exec[lv]p?e?|subprocess\.\w{3,12}|pty\.spawn|exec|__import__)[ \t]*\(", re.MULTILINE
+)  # fmt: skip
 MAX_PTH = 64 << 10
 # Without one of these nothing below is found; and parsing costs a hundred times what the search does.
 WORTH_PARSING = re.compile(
@@ -101,9 +106,12 @@ def scan(piece: Piece, kind: str) -> None:
         piece.find(AUTOMATIC, f"{piece.name}: every Python that has this folder on its path runs it")
     if piece.size > MAX_SOURCE:
         piece.runs(f"{piece.name}: {piece.size} bytes of Python, more than is parsed here", runs, avoid)
-        source = piece.data.read(0, MAX_SOURCE)
-        if HIDDEN_EXEC.search(source):
-            piece.find(HIDDEN, "decodes a string and runs it")
+        for at in range(0, min(piece.size, MAX_SEARCHED), MAX_SOURCE):
+            source = piece.data.read(at, min(MAX_SOURCE + 1024, piece.size - at))
+            if HIDDEN_EXEC.search(source):
+                piece.find(HIDDEN, "decodes a string and runs it")
+            if found := AT_MARGIN.search(source):
+                piece.find(AT_IMPORT, f"calls {found[1].decode()} at the left margin", offset=at + found.start())
         return
     source = piece.data.read(0, piece.size)
     if not WORTH_PARSING.search(source):

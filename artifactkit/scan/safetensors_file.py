@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from ..containers import safetensors_header
 from ..errors import ArtifactkitError, Corrupt, LimitExceeded, Truncated
-from ..files import Bytes
+from ..files import Bytes, part
 from .model import Rule
 from .piece import Piece
 from .pointers import is_pointer
@@ -56,6 +56,9 @@ def scan(piece: Piece, kind: str) -> None:
         raise
     except (Corrupt, LimitExceeded) as error:
         _lie(piece, error)
+        if isinstance(error, Corrupt) and error.what.startswith("bytes after the last tensor") and error.offset:
+            tail = part(piece.data, error.offset, piece.size - error.offset)
+            piece.look(piece.inner(tail, "(after the tensors)", "safetensors"))
 
 
 def _lie(piece: Piece, error: ArtifactkitError) -> None:

@@ -14,7 +14,7 @@ from .. import trees
 from ..errors import ArtifactkitError, LimitExceeded, Unreadable
 from . import detect
 from .model import FileReport, Finding
-from .piece import UNPACKED_RATIO, Budget, Piece
+from .piece import Budget, Piece
 from .rules import LIMIT, UNREADABLE
 
 
@@ -32,7 +32,7 @@ def scan_file(path: str, shown: str | None = None, budget: Budget | None = None)
         return report
     try:
         report.size = file.size
-        piece_budget.unpacked += UNPACKED_RATIO * file.size
+        piece_budget.grow(file.size)
         look(Piece(file, path, os.path.basename(path), report, piece_budget, look))
     finally:
         file.close()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 from ..containers import npy
 from ..containers.pickle_family import kind_of_zip
+from ..containers.tar import Tar, is_tar
 from ..containers.zip import Zip
 from ..containers.zip_records import Anomaly, Member
 from ..errors import ArtifactkitError, LimitExceeded
@@ -102,6 +103,9 @@ def scan(piece: Piece, kind: str) -> None:
         piece.unreadable(error, LIMIT) if isinstance(error, LimitExceeded) else piece.unreadable(error)
         Members(piece, "zip").hidden(0, data.size)
         return
+    if not begins and is_tar(piece.first) and _is_member(piece, archive):
+        _forget(piece)  # the tar's own rules look into it
+        return
     found = _kind(archive)
     if piece.depth == 0 and found != "zip" and found not in piece.report.formats:
         piece.report.formats[piece.report.formats.index("zip")] = found
@@ -129,6 +133,16 @@ def _near_end(piece: Piece) -> bool:
     at = piece.last.rfind(b"PK\x05\x06")
     comment = int.from_bytes(piece.last[at + 20 : at + 22], "little")
     return 0 <= at <= len(piece.last) - 22 and at + 22 + comment == len(piece.last)
+
+
+def _is_member(piece: Piece, archive: Zip) -> bool:
+    """Whether the archive is just the content of one member of the tar archive that the piece is."""
+    try:
+        members = Tar(piece.data).members
+    except ArtifactkitError:
+        return False
+    begin, end = archive.prefix, archive.directory_start + archive.directory_size
+    return any(m.offset == begin and m.kind == "file" and end <= m.offset + m.size for m in members)
 
 
 def _forget(piece: Piece) -> None:
