@@ -146,7 +146,7 @@ def _modelfile(piece: Piece) -> None:
             inside ^= quotes % 2 == 1
             continue
         inside = quotes % 2 == 1
-        command, _, value = line.strip().partition(" ")
+        command, value = [*line.split(None, 1), ""][:2]
         value = value.strip().strip("\"'")
         if command.upper() not in ("FROM", "ADAPTER", "DRAFT") or not value or OLLAMA_BLOB.fullmatch(value):
             continue

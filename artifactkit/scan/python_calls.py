@@ -80,6 +80,9 @@ class _Importing:
             elif isinstance(statement, ast.ImportFrom) and statement.module and not statement.level:
                 for item in statement.names:
                     self.aliases[item.asname or item.name] = f"{statement.module}.{item.name}"
+                    if item.name == "*":
+                        inside = (full.rpartition(".") for full in COMMANDS)
+                        self.aliases.update((n, f"{m}.{n}") for m, _, n in inside if m == statement.module)
         for node in self.tree.body:
             if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
                 self.functions[node.name] = node
@@ -103,6 +106,8 @@ class _Importing:
                 continue
             if isinstance(node, ast.Call):
                 self._call(node)
+                if isinstance(node.func, ast.Lambda):  # called where it is written
+                    waiting.append(node.func.body)
             waiting.extend(reversed(list(ast.iter_child_nodes(node))))
 
     def _call(self, node: ast.Call) -> None:
@@ -186,6 +191,8 @@ class _Importing:
         if isinstance(node, ast.Name):
             base = self.aliases.get(node.id, node.id)
             bound = self.constants.get(node.id)
+            if isinstance(bound, ast.Name) and base == node.id:
+                base = self.aliases.get(bound.id, bound.id)
             if bound is not None and node.id not in self.aliases and isinstance(bound, ast.Attribute | ast.Call):
                 resolved = self._name(bound) if isinstance(bound, ast.Attribute) else self._imported(bound)
                 base = resolved or base
@@ -201,12 +208,12 @@ class _Importing:
     def _imported(self, node: ast.Call) -> str | None:
         """What ``__import__('os')``, ``import_module('os')`` and ``getattr(os, 'system')`` give: a dotted name."""
         name = self._name(node.func) if not isinstance(node.func, ast.Call) else None
-        arguments = [a.value for a in node.args if isinstance(a, ast.Constant) and isinstance(a.value, str)]
+        arguments = [text for text in map(_text, node.args) if text is not None]
         if name in ("__import__", "builtins.__import__", "importlib.import_module", "importlib.__import__"):
             return arguments[0] if arguments else None
         if name in ("getattr", "builtins.getattr") and len(node.args) >= 2 and arguments:
             base = self._name(node.args[0]) if not isinstance(node.args[0], ast.Call) else self._imported(node.args[0])
-            return f"{base}.{arguments[0]}" if base else None
+            return f"{'builtins' if base == '__builtins__' else base}.{arguments[0]}" if base else None
         return None
 
 
@@ -221,6 +228,21 @@ def _statements_of(tree: ast.Module) -> Iterator[ast.stmt]:
                 waiting.extend(reversed(inner))
         if isinstance(node, ast.stmt):
             yield node
+
+
+def _text(node: ast.expr) -> str | None:
+    """The string that the expression is: a constant, or a few put together."""
+    parts: list[str] = []
+    waiting = [node]
+    while waiting:
+        one = waiting.pop()
+        if isinstance(one, ast.BinOp) and isinstance(one.op, ast.Add):
+            waiting += [one.right, one.left]
+        elif isinstance(one, ast.Constant) and isinstance(one.value, str) and len(parts) < 100:
+            parts.append(one.value)
+        else:
+            return None
+    return "".join(parts)
 
 
 def _is_main(test: ast.expr) -> bool:

@@ -55,12 +55,12 @@ AT_MARGIN = re.compile(
     rb"^(?:[^\s#'\"()][^\n#'\"()]{0,200}[;=:]\s*)?"
     rb"(os\.system|os\.popen|os\.exec[lv]p?e?|subprocess\.\w{3,12}|pty\.spawn|exec|__import__)[ \t]*\(", re.MULTILINE
 )  # fmt: skip
-MAX_PTH = 64 << 10
+MAX_PTH = 4 << 20  # bytes that are looked at: lists of paths are small, checkpoints are not
 # Without one of these nothing below is found; and parsing costs a hundred times what the search does.
 WORTH_PARSING = re.compile(
     rb"\bos\.(?:system|exec|spawn|posix_spawn|startfile)|\bimport\b[^\n]{0,200}\bsystem\b|[\"']system[\"']|\bpopen|\bPopen"
     rb"|\bsubprocess\b|\b(?:exec|eval|execfile)\s*\(|=\s*(?:exec|eval)\b|\bpty\b|\bmarshal\b|\b(?:pickle|dill)\b[^\n]{0,200}\bloads\b"
-    rb"|\)\.system\s*\(|__builtins__|\brunpy\b|\bpip\b[^\n]{0,200}\bmain\b|\bcommands\b|create_subprocess|posix\.system|nt\.system"
+    rb"|\)\.system\s*\(|__builtins__|\brunpy\b|\bpip\b[^\n]{0,200}\bmain\b|\bcommands\b|create_subprocess|import\s*\*|posix\.system|nt\.system"
 )
 # Who runs a file of this name, when not the one who imports it.
 RUNNERS = {
@@ -77,7 +77,10 @@ RUNNERS = {
 }
 ORDINARY = ("import, and loaders that are allowed to (trust_remote_code=True)", "load with trust_remote_code=False")
 HIDDEN_EXEC = re.compile(rb"\bexec\s*\(\s*(?:\w{1,40}\.){0,4}(?:b64decode|decompress|loads|fromhex)\b")
-PTH_LINE = re.compile(rb"^import[ \t]", re.MULTILINE)
+# Lines as str.splitlines has them, which is how newer Pythons read the file; older ones know \n, \r and \r\n.
+PTH_LINE = re.compile(
+    rb"(?:\A(?:\xef\xbb\xbf)?|[\n\r\x0b\x0c\x1c-\x1e]|\xc2\x85|\xe2\x80[\xa8\xa9])(import[ \t][^\n\r]*)"
+)
 # What installers write (setuptools, editable installs, coverage): exact lines.
 PTH_ORDINARY = re.compile(
     rb"import os; var = 'SETUPTOOLS_USE_DISTUTILS'; enabled = os\.environ\.get\(var, '(?:local|stdlib)'\) == 'local'; "
@@ -136,14 +139,14 @@ def scan(piece: Piece, kind: str) -> None:
 def _pth(piece: Piece) -> None:
     """``.pth`` is also what people call checkpoints: only text has lines."""
     first = piece.first
-    if piece.size > MAX_PTH or b"\0" in first or first[:1] == b"\x80":
+    if first.startswith((b"\x80", b"PK\x03\x04", b"\x89HDF")):
         return
-    text = piece.data.read(0, piece.size)
-    lines = [text[m.start() :].split(b"\n", 1)[0] for m in PTH_LINE.finditer(text)]
-    for line in lines[:20]:
-        if PTH_ORDINARY.fullmatch(line):
-            continue
-        shown = line[:120].decode("utf-8", "replace")
-        piece.find(PTH_UNSAFE if PTH_DANGER.search(line) else PTH, shown)
-    if lines:
+    text = piece.data.read(0, min(piece.size, MAX_PTH))
+    binary = b"\0" in text
+    lines = [found[1] for found in PTH_LINE.finditer(text)]
+    for line in dict.fromkeys(lines):
+        danger = PTH_DANGER.search(line)
+        if not PTH_ORDINARY.fullmatch(line) and (danger or not binary):
+            piece.find(PTH_UNSAFE if danger else PTH, line[:120].decode("utf-8", "replace"))
+    if lines and not binary:
         piece.runs("lines of a .pth file", "every start of a Python that has it in site-packages", "delete it")

@@ -22,6 +22,8 @@ _KEEPS = {"lower", "upper", "trim", "strip", "lstrip", "rstrip", "title", "capit
 BUILDERS = frozenset({"join", "format", "replace", "reverse", "format_map", "translate", "decode", "encode", "zfill",
                       "removeprefix", "removesuffix", "urlize", "urlencode", "center", "pprint", "swapcase", "casefold",
                       "partition", "split", "rsplit", "splitlines"})  # fmt: skip
+# Methods and filters that give the items of what they are given, in some order.
+_SAME_ITEMS = frozenset({"list", "keys", "values", "items", "dictsort", "reverse", "sort", "unique", "copy"})
 # Parts of a message that hold what somebody wrote.
 TEXT_KEYS = frozenset({"content", "text", "prompt", "query", "question", "user_message", "last_message", "input"})
 
@@ -75,10 +77,6 @@ class Folder:
         for node in every(self.tree):
             if is_a(node, "Assign"):
                 self._assign(node.target, node.node)
-            elif is_a(node, "For"):
-                items = node.iter.items if is_a(node.iter, "List", "Tuple") else [None]
-                for item in items or [None]:
-                    self._assign(node.target, item)
             elif is_a(node, "Macro", "CallBlock"):
                 for target in node.args:
                     self._assign(target, None)
@@ -96,6 +94,10 @@ class Folder:
                 for target, value in zip(node.targets, node.values, strict=True):
                     self._assign(target, value)
         self._macro_arguments()
+        for node in every(self.tree):
+            if is_a(node, "For"):  # at last: over lists that variables hold
+                for item in self._elements(node.iter) or [None]:
+                    self._assign(node.target, item)
         self._thin_out()
 
     def _thin_out(self) -> None:
@@ -118,12 +120,23 @@ class Folder:
             macro = macros[call.node.name]
             for target, value in zip(macro.args, call.args, strict=False):
                 self._assign(target, value)
+            self._set.setdefault("varargs", []).extend(call.args[len(macro.args) :])
             for keyword in call.kwargs:
                 self._set.setdefault(keyword.key, []).append(keyword.value)
+                self._set.setdefault(f"kwargs.{keyword.key}", []).append(keyword.value)
+        calls = [node for node in every(self.tree) if is_a(node, "Call") and _name_of(node.node) == "caller"]
+        for block in every(self.tree):
+            if is_a(block, "CallBlock") and block.args:
+                for call in calls[:MAX_VALUES]:
+                    for target, value in zip(block.args, call.args, strict=False):
+                        self._assign(target, value)
 
     def _assign(self, target: Node, value: Node) -> None:
         if is_a(target, "Name"):
             self._set.setdefault(target.name, []).append(value)
+            if value is not None and is_a(value, "Call") and _name_of(value.node) == "namespace":
+                for keyword in value.kwargs:
+                    self._set.setdefault(f"{target.name}.{keyword.key}", []).append(keyword.value)
         elif is_a(target, "NSRef"):
             self._set.setdefault(f"{target.name}.{target.attr}", []).append(value)
         elif is_a(target, "Tuple", "List"):
@@ -207,6 +220,24 @@ class Folder:
 
     # ---- strings
 
+    def _elements(self, node: Node, depth: int = 0) -> list[Any]:
+        """What a list or a dictionary of the template holds, keys too, also when a variable holds it."""
+        self._work += 1
+        if node is None or depth > 6 or self._work > MAX_WORK:
+            return []
+        if is_a(node, "List", "Tuple"):
+            return list(node.items[: 4 * MAX_VALUES])
+        if is_a(node, "Dict"):
+            return [part for pair in node.items[: 4 * MAX_VALUES] for part in (pair.key, pair.value)]
+        if is_a(node, "Name"):
+            values = self._set.get(node.name, [])[:MAX_VALUES]
+            return [item for value in values for item in self._elements(value, depth + 1)][: 4 * MAX_VALUES]
+        if is_a(node, "Filter") and node.name in _SAME_ITEMS:
+            return self._elements(node.node, depth + 1)
+        if is_a(node, "Call") and is_a(node.node, "Getattr") and node.node.attr in _SAME_ITEMS:
+            return self._elements(node.node.node, depth + 1)
+        return []
+
     @property
     def exhausted(self) -> bool:
         """Whether the template is so intricate that not all of it could be followed."""
@@ -228,6 +259,8 @@ class Folder:
             return _all({node.value}, False) if isinstance(node.value, str) else NUMBER
         if is_a(node, "TemplateData"):
             return _all({node.data}, False)
+        if is_a(node, "PutTogether"):
+            return Strings(built=True)
         if is_a(node, "Output"):
             return self._joined(node.nodes, "", depth)
         if is_a(node, "Concat"):
@@ -326,7 +359,8 @@ class Folder:
         if node.name == "format" and node.node is not None:
             return self._formatted(self._fold(node.node, depth + 1), node.args)
         if node.name in ("first", "last", "random", "min", "max") and node.node is not None:
-            return self._either(list(_items(node.node)), depth) if _items(node.node) else UNKNOWN
+            items = _items(node.node) or self._elements(node.node)
+            return self._either(items, depth) if items else UNKNOWN
         if node.name in ("length", "count", "int", "float", "abs", "round", "sum", "wordcount"):
             return NUMBER
         if node.name in ("default", "d"):
@@ -371,6 +405,9 @@ class Folder:
             if one.complete and old.complete and new.complete:
                 pairs = [(o, n) for o in old.known for n in new.known]
                 return _all({v.replace(o, n)[:MAX_LENGTH] for v in one.known for o, n in pairs}, True)
+        if name in ("split", "rsplit") and one.complete and one.known:
+            between = self._fold(args[0], depth + 1).known if args else frozenset({""})
+            return _all({w for v in one.known for b in between for w in v.split(b or None)}, True)
         return Strings(frozenset(), False, one.built or name in BUILDERS, True)
 
     def _item(self, node: Node, depth: int) -> Strings:
@@ -386,18 +423,27 @@ class Folder:
             return self._either(list(items), depth)
         if is_a(node.node, "Dict"):
             return self._either([pair.value for pair in node.node.items], depth)
-        return UNKNOWN
+        if is_a(node.node, "Call") and one.complete and one.known:
+            return one  # one of the pieces of a split
+        if _name_of(node.node) in ("varargs", "kwargs"):
+            return self._variable(_name_of(node.node), depth)
+        items = self._elements(node.node)
+        return self._either(items, depth) if items else UNKNOWN
 
 
 def _name_of(node: Node) -> str:
     return node.name if is_a(node, "Name") else ""
 
 
+class PutTogether:
+    """A value that is made of pieces in ways that are not followed."""
+
+
 def _block_value(node: Node) -> Node:
-    """``{% set x %}...{% endset %}`` with nothing in it but output."""
+    """``{% set x %}...{% endset %}``: what is put out, when there is nothing else in it."""
     if len(node.body) == 1 and is_a(node.body[0], "Output") and node.filter is None:
         return node.body[0]
-    return None
+    return PutTogether()
 
 
 def _items(node: Node) -> list[Any]:

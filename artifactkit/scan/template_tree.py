@@ -78,14 +78,15 @@ def walk(text: str) -> list[Remark]:
     return sorted(dict.fromkeys(judge.remarks), key=lambda r: r.line)
 
 
-_INTERNALS = re.compile(
-    r"__(?:class|globals|subclasses|mro|base|bases|builtins|init|import|dict|getattribute|code|self)__"
+INTERNALS = re.compile(
+    r"__(?:class|globals|subclasses|mro|base|bases|builtins|init|import|dict|getattribute|getattr|code|self|func|call"
+    r"|reduce|reduce_ex|closure|wrapped|loader|spec|module|getitem|new|enter|exit)__"
 )
 
 
 def _lexical(text: str) -> list[Remark]:
     """What a template that cannot be parsed names all the same: some engines are more tolerant than Jinja."""
-    found = _INTERNALS.search(text)
+    found = INTERNALS.search(text)
     if found is None:
         return []
     line = text.count("\n", 0, found.start()) + 1
@@ -96,6 +97,7 @@ class _Judge:
     def __init__(self, tree: Node) -> None:
         self.remarks: list[Remark] = []
         self.fold = Folder(tree)
+        self._inner: set[int] = set()  # ids of Add nodes within a chain
         self.macros: list[tuple[str, bool]] = []  # the macros around, and whether something conditional is between
 
     def add(self, rule: object, what: str, node: Node, name: str | None = None) -> None:
@@ -174,8 +176,47 @@ class _Judge:
             elif node.name in GLOBALS_TO_CALL and id(node) not in self.fold.called:
                 self.add(ODD, f"hands on {node.name} instead of calling it", node, node.name)
 
+    def on_Const(self, node: Node) -> None:
+        if isinstance(node.value, str):
+            self._internal(node, node.value, "holds the name")
+
+    def on_Concat(self, node: Node) -> None:
+        self._put_together(node)
+
+    def on_Add(self, node: Node) -> None:
+        if id(node) not in self._inner:  # a chain is looked at once, as a whole
+            self._put_together(node)
+        self._inner.add(id(node.left))
+
+    def on_AssignBlock(self, node: Node) -> None:
+        self._block(node)
+
+    def on_FilterBlock(self, node: Node) -> None:
+        self._block(node)
+
+    def _block(self, node: Node) -> None:
+        for inner in every(*node.body):
+            if is_a(inner, "TemplateData"):
+                self._internal(inner, inner.data, "holds the name")
+
+    def _put_together(self, node: Node) -> None:
+        for value in sorted(self.fold.strings(node).known):
+            self._internal(node, value, "puts together")
+
+    def _internal(self, node: Node, text: str, how: str) -> None:
+        """A word, and no sentence, that names a way to Python's internals; wherever it is used."""
+        word = text.strip()
+        if "__" in word and len(word) < 200 and not any(c.isspace() for c in word):
+            found = INTERNALS.search(word.lower())
+            if found:
+                self.add(UNSAFE, f"{how} {found.group()}", node, found.group())
+
     def on_Filter(self, node: Node) -> None:
         self._filter(node, node.name, node.args, node.kwargs)
+        if (node.dyn_args or node.dyn_kwargs) and (node.name == "attr" or node.name in ATTRIBUTE_FILTERS):
+            self.add(COMPUTED, f"hands a list of arguments to the filter {node.name}", node)
+        if node.name in ("join", "format", "replace", "reverse", "lower"):
+            self._put_together(node)
 
     def _filter(self, node: Node, name: str, args: Nodes, kwargs: Nodes) -> None:
         if name == "attr":
@@ -209,6 +250,8 @@ class _Judge:
     def on_Call(self, node: Node) -> None:
         func = node.node
         if is_a(func, "Getattr"):
+            if func.attr in ("join", "format", "replace", "lower"):
+                self._put_together(node)
             if func.attr in ("format", "format_map"):
                 self._format(node, func.node)
             elif func.attr in PADDING:

@@ -64,8 +64,21 @@ def scan(piece: Piece, kind: str) -> None:
         return
     if piece.size > MAX_YAML:
         raise LimitExceeded("a YAML file out of proportion", expected=f"at most {MAX_YAML} bytes", found=piece.size)
-    pending = ""
+    pending = anchor = ""
+    anchors: dict[str, str] = {}
     for token, value, line in tokens(text):
+        if token == "anchor":
+            anchor = value
+            continue
+        if anchor and token in ("scalar", "key"):
+            anchors[anchor] = value
+        if token == "alias":
+            value = anchors.get(value, "*" + value)
+            if not pending and value in ("_target_", "target"):
+                pending = value  # an alias can be a key
+                continue
+        if token != "tag":
+            anchor = ""
         if token == "tag":
             _tag(piece, value, line)
         elif token == "bad":
@@ -83,7 +96,7 @@ def scan(piece: Piece, kind: str) -> None:
 
 
 def tokens(text: str) -> Iterator[tuple[str, str, int]]:
-    """(tag | key | scalar | alias | bad, text, line). Tags are resolved by the %TAG directives before them.
+    """(tag | key | scalar | anchor | alias | bad, text, line). Tags are resolved by the %TAG directives before them.
 
     Where it is not clear whether something is a block of text, it is taken for structure: a tag in doubt is told.
     """
@@ -149,8 +162,8 @@ class _Lexer:
         elif c in "&*":
             found = ANCHOR.match(text, self.at)
             self.at = found.end() if found else self.at + 1
-            if c == "*" and found:
-                yield ("alias", found.group(), self.line)
+            if found:
+                yield ("alias" if c == "*" else "anchor", found.group()[1:], self.line)
         elif c in "|>" and not self.flow and BLOCK_HEADER.fullmatch(text, self.at, self._line_end()):
             line = self.line
             yield ("scalar", self._block(), line)
