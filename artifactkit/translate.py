@@ -148,7 +148,7 @@ def _unknown(name: object, config: Mapping[str, object], weights: Weights | None
         "no rules for models of this class" if name else "config.json names no class of models", file=file,
         member="architectures", expected="the nearest: " + "; ".join(lines),
         found=str(name or config.get("model_type")),
-        hint="docs/add-an-architecture.md shows how one is added; --via COMMAND runs a converter of your own",
+        hint="docs/add-an-architecture.md shows how one is added",
     )  # fmt: skip
 
 

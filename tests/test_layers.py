@@ -33,7 +33,7 @@ LEVELS: list[tuple[str, list[list[str]]]] = [
     ("L3", [["formats"], ["passes"], ["architectures"], ["lowerings"], ["runners"]]),
     ("L4", [["known", "registry", "opening", "imatrix", "translate"], ["scan"], ["verify"], ["provenance"], ["hub"], ["remote"]]),
     ("L5", [["sources", "recipe"], ["route", "forecast", "attest", "retrace", "verdict"], ["judge"]]),
-    ("L6", [["run"]]),
+    ("L6", [["run"], ["via"]]),
     ("L7", [["diagnose"], ["audit"], ["build"], ["measure"]]),
     ("L8", [["cli", "__main__"]]),
 ]  # fmt: skip

@@ -67,6 +67,7 @@ def command(
     max_shard_size: o.MaxShardSize = None,
     with_code: o.WithCode = False,
     repair: o.Repair = False,
+    via: o.Via = None,
     dry_run: o.DryRun = False,
     no_verify: o.NoVerify = False,
     no_statement: NoStatement = False,
@@ -128,6 +129,8 @@ def command(
     folder = trees.is_dir(src)
     if not folder:  # before it is read: a file can be broken and malicious
         _judge([src], allow_unsafe_source)
+    if via is not None:
+        return _via(via, located, dest, options, allow_unsafe_source, dry_run)
     route = plan(src, dest, options, origin)
     if folder:
         _judge(input_files(route), allow_unsafe_source)
@@ -146,6 +149,45 @@ def command(
         _judge(input_files(route), allow_unsafe_source)
         route = _the_same(route, plan(src, dest, options, origin))
     return _convert(route, options, show_ledger=ledger)
+
+
+def _via(
+    command: str, located: Located, dest: str, options: ConvertOptions, allow_unsafe_source: bool, dry_run: bool
+) -> int:
+    """``--via``: what another program writes, judged like what we write."""
+    from ..errors import UsageError
+    from ..opening import open_source, used_files
+    from ..route import chosen
+    from ..via import convert_via
+    from .located import fetch
+
+    own = (options.dtype, options.quantize, options.max_shard_size, options.target_format)
+    if any(value is not None for value in own) or options.with_code or dry_run or not options.verify:
+        raise UsageError(
+            "--via leaves format, types and shards to the command, and always compares",
+            hint="leave --to, --dtype, --quantize, --max-shard-size, --with-code, --dry-run and --no-verify out",
+        )
+    src = located.path
+    used = used_files(src, options.source_format)
+    fetch(used, located)
+    _judge(used, allow_unsafe_source)
+    opened = open_source(src, options.source_format, options.read)
+    weights = [opened.weights, *(after for _, after in chosen(opened.weights, options))][-1]
+    judged = convert_via(command, opened, weights, dest, options.force)
+    out.data(f"{opened.format.name} -> {judged.made.format}, by {command}")
+    out.data("checks")
+    out.data(*table([(f"  {c.level}", c.name, c.status, c.detail) for c in judged.report.checks]))
+    for digest in judged.outputs:
+        out.data(f"wrote {digest.name}: {size(digest.size)}, sha256 {digest.sha256}")
+    out.data("statement: none (what another program did is not ours to state)")
+    out.document(
+        ok=True,
+        via=command,
+        checks=[check.to_json() for check in judged.report.checks],
+        ledger=[entry.to_json() for entry in judged.ledger],
+        outputs=[{"name": d.name, "size": d.size, "sha256": d.sha256} for d in judged.outputs],
+    )
+    return 0
 
 
 def _say_source(located: Located) -> None:

@@ -110,6 +110,14 @@ AllowUnsafeSource = Annotated[
 ]
 Force = Annotated[bool, typer.Option("--force", help="Replace the destination if it exists.")]
 NoVerify = Annotated[bool, typer.Option("--no-verify", help="Do not open the output again and compare.")]
+Via = Annotated[
+    str | None,
+    typer.Option(
+        "--via",
+        metavar="COMMAND",
+        help="Let COMMAND write DEST ({src} and {dest} stand for the paths); kept if it compares with SRC.",
+    ),
+]
 DryRun = Annotated[bool, typer.Option("--dry-run", help="Show what would be done, and touch nothing.")]
 Json = Annotated[bool, typer.Option("--json", help="Print one JSON document on stdout.")]
 WithCode = Annotated[bool, typer.Option("--with-code", help="Copy the model's own code files along too.")]

@@ -121,6 +121,7 @@ NOT_KEYS = {
     "no-summary": "summary = false",
     "allow-unsafe-source": "a decision for one run",
     "require-pinned": "the lock pins",
+    "via": "a build runs no command that a file names",
     **dict.fromkeys(("dry-run", "no-statement", "timestamps", "builder-id", "ledger", "locked", "force", "json"), ""),
 }
 
