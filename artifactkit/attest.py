@@ -32,13 +32,17 @@ NOT_RECORDED = frozenset(
 )  # fmt: skip
 
 
+# Options that name a file. Its name is recorded; its content is among the dependencies.
+PATHS = frozenset({"imatrix"})
+
+
 def parameters(options: ConvertOptions | ReadOptions) -> Object:
     """The options that have a part in the output, as JSON. Those that are unset are left out."""
     found: Object = {}
     for field in fields(options):
         value = getattr(options, field.name)
         if field.name not in NOT_RECORDED and value is not None:
-            found[field.name] = _to_json(value)
+            found[field.name] = os.path.basename(str(value)) if field.name in PATHS else _to_json(value)
     if isinstance(options, ConvertOptions):
         found |= parameters(options.read)
     return found

@@ -10,6 +10,7 @@ an artifact with the file of another one: between the two renames it has none.
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import re
@@ -77,11 +78,14 @@ class Beside:
     def _name(self, kind: str, token: str) -> str:
         return os.path.join(self.parent, f"{self.stem}.artifactkit-{kind}-{token}-{self._identity}.tmp")
 
-    def prepare(self, made: str, token: str, data: bytes | None) -> None:
+    def prepare(self, made: str, token: str, data: bytes | None, force: bool) -> None:
         """Write ``data`` under a staged name and move what is there aside. ``made`` is the artifact, staged and whole.
 
-        With None no new file is written, and the old one goes when the artifact is replaced.
+        With None no new file is written, and the old one goes when the artifact is replaced. FileExistsError when one
+        appeared since ``check``, and there is no ``force``.
         """
+        if not force and os.path.lexists(self.path):
+            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), self.path)
         self._identity = identity(made) or ""
         if data is not None:
             self._due = self._name(DUE, token)

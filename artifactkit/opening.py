@@ -192,7 +192,12 @@ def _first_part(name: str, names: list[str]) -> str:
 def is_model_file(name: str) -> bool:
     """Whether a file of this name is what a model's folder holds: weights, an index, configuration, tokenizer, code."""
     lower = name.lower()
-    suffixes = {s for fmt in registry.formats().values() for s in fmt.suffixes} | {".json", ".md", *WEIGHT_SUFFIXES}
+    suffixes = {s for fmt in registry.formats().values() for s in fmt.suffixes} | {
+        ".json",
+        ".md",
+        ".intoto.jsonl",
+        *WEIGHT_SUFFIXES,
+    }
     return (
         lower.endswith(tuple(suffixes))
         or name in (".gitattributes", ".gitignore")

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from . import trees
 from .artifact import TensorView
-from .attest import options_of, root_of
+from .attest import PATHS, options_of, root_of
 from .errors import ArtifactkitError
 from .opening import open_source
 from .placing import sha256_file
@@ -20,7 +20,7 @@ from .provenance import statement as st
 from .provenance.bundle import Line
 from .provenance.check import Item, dependencies
 from .provenance.statement import Object
-from .route import Route, plan
+from .route import ConvertOptions, Route, plan
 from .types import Origin, ReadOptions
 from .verify.accounting import ledger
 
@@ -30,11 +30,11 @@ SHOWN = 20  # differences of one kind that are named
 def check_source(line: Line, bundle: str, artifact: str, source: str, origin: Origin) -> list[Item]:
     """Inputs, ledger and tensors, each as stated and as it is. A difference is an item, no error."""
     external: Object = line.value["predicate"]["buildDefinition"]["externalParameters"]
-    items = _inputs(line, source)
+    items = _inputs(line, artifact, source)
     items += _origin(external, origin)
     try:
         # The format of the destination is given, so its name decides only whether it is a folder; as was written.
-        options = replace(options_of(line.value, bundle), strict=False)
+        options = _with_paths(options_of(line.value, bundle), artifact, source)
         destination = os.path.join(artifact, "") if external.get("destination") == "folder" else artifact
         route = plan(source, destination, options, origin)
         entries = ledger(route.initial, route.final)
@@ -52,16 +52,34 @@ def check_source(line: Line, bundle: str, artifact: str, source: str, origin: Or
     return items
 
 
-def _inputs(line: Line, source: str) -> list[Item]:
+def _place(name: str, artifact: str, source: str) -> str:
+    """Where an input should be: in the source's folder; a file that an option named may lie beside the artifact."""
+    path = root_of(source) + name
+    other = os.path.join(os.path.dirname(artifact), name)
+    return other if not trees.is_file(path) and os.path.isfile(other) else path
+
+
+def _with_paths(options: ConvertOptions, artifact: str, source: str) -> ConvertOptions:
+    """The options with the files that they name where they are now."""
+    named = {key: str(value) for key in PATHS if (value := getattr(options, key)) is not None}
+    return replace(options, **{key: _place(name, artifact, source) for key, name in named.items()})  # type: ignore[arg-type]
+
+
+def _inputs(line: Line, artifact: str, source: str) -> list[Item]:
     """Each file that went in, by its sha256."""
     stated = dependencies(line.value)
     if not stated:
         return [Item("source", "failed", "the statement names no input file", expected="at least one", found="none")]
-    root = root_of(source)
-    single = len(stated) == 1 and not trees.is_dir(source)
+    external = line.value["predicate"]["buildDefinition"]["externalParameters"]
+    given = {str(external["options"][key]) for key in PATHS if key in external["options"]}
+    single = len(stated) - len(given) == 1 and not trees.is_dir(source)
     items = []
     for name, digest in stated.items():
-        path = source if single else root + name  # a single file may have another name by now
+        if os.path.isabs(name) or os.pardir in name.split("/"):
+            items.append(Item("source", "failed", "an input's name leads out of the source", name))
+            continue
+        # A single file may have another name by now.
+        path = source if single and name not in given else _place(name, artifact, source)
         try:
             found = sha256_file(trees.open_file(path)).sha256
         except ArtifactkitError as error:
@@ -99,8 +117,9 @@ def _tensors(route: Route, artifact: str) -> list[Item]:
     except ArtifactkitError as error:
         return [Item("tensors", "failed", f"the artifact cannot be read: {error.what}", error.file)]
     wanted: dict[str, TensorView] = dict(route.final.tensors)
-    wanted |= {name: alias.view for name, alias in route.final.aliases.items()}
     have = made.tensors
+    # A tie that the format records comes back under both names; one that a runtime knows of by itself under one.
+    wanted |= {name: alias.view for name, alias in route.final.aliases.items() if name in have or not _silent(route)}
     if not route.target.named and len(wanted) == len(have) == 1:
         have = dict(zip(wanted, have.values(), strict=True))
     items = []
@@ -113,6 +132,11 @@ def _tensors(route: Route, artifact: str) -> list[Item]:
     if not items:
         items.append(Item("tensors", "passed", f"{len(have)} in the artifact, each from the source"))
     return items
+
+
+def _silent(route: Route) -> bool:
+    """Whether the target has no place for ties: who loads it knows that what is not there is tied."""
+    return route.target.keeps_keyvalues
 
 
 def _text(tensor: TensorView | None) -> str:

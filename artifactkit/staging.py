@@ -278,7 +278,8 @@ class Stage:
         try:
             self._sync()
             if self._beside is not None:
-                self._beside.prepare(self.made, self.made[-len("01234567.tmp") : -len(".tmp")], about)
+                token = self.made[-len("01234567.tmp") : -len(".tmp")]
+                self._beside.prepare(self.made, token, about, self.force)
             while not self._take_name():
                 pass
             if self._beside is not None:

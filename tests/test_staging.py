@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import fcntl
 import os
@@ -378,3 +379,85 @@ def test_by_force_without_exchange_the_loser_is_told(tmp_path: Path, monkeypatch
     assert contents(tmp_path) == {"out/x": "old"}
     put_folder(tmp_path / "out", {"x": "new"}, force=True)
     assert contents(tmp_path) == {"out/x": "new"}
+
+
+# What stands beside.
+
+
+def put_beside(out: Path, text: str, about: str | None, *, folder: bool = False, force: bool = False) -> None:
+    with Stage(str(out), folder=folder, force=force, suffix=".about") as stage:
+        write(stage, {"x" if folder else "": text})
+        stage.commit(None if about is None else about.encode())
+
+
+@pytest.mark.parametrize("folder", [False, True])
+def test_what_is_about_it_comes_and_goes_with_it(tmp_path: Path, system: str, folder: bool) -> None:
+    out = tmp_path / "out"
+    held = "out/x" if folder else "out"
+    put_beside(out, "1", "one", folder=folder)
+    assert contents(tmp_path) == {held: "1", "out.about": "one"}
+    with pytest.raises(DestinationExists):
+        put_beside(out, "2", "two", folder=folder)
+    put_beside(out, "2", "two", folder=folder, force=True)
+    assert contents(tmp_path) == {held: "2", "out.about": "two"}
+    put_beside(out, "3", None, folder=folder, force=True)
+    assert contents(tmp_path) == {held: "3"}
+    put_beside(out, "4", "four", folder=folder, force=True)
+    assert contents(tmp_path) == {held: "4", "out.about": "four"}
+
+
+@pytest.mark.parametrize("force", [False, True])
+def test_what_appears_beside_meanwhile(tmp_path: Path, force: bool) -> None:
+    out = tmp_path / "out"
+    expected = contextlib.nullcontext() if force else pytest.raises(DestinationExists)
+    with expected, Stage(str(out), folder=False, force=force, suffix=".about") as stage:
+        write(stage, {"": "mine"})
+        (tmp_path / "out.about").write_text("theirs")
+        stage.commit(b"mine")
+    assert contents(tmp_path) == ({"out": "mine", "out.about": "mine"} if force else {"out.about": "theirs"})
+
+
+@pytest.mark.parametrize("call", ["rename", "replace"])
+def test_a_disk_that_fails_between_the_two(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    """Whatever fails, an artifact never stands beside what is about another."""
+    from artifactkit import beside
+
+    out = tmp_path / "out"
+    put_beside(out, "old", "about old")
+    real = getattr(os, call)
+    calls = 0
+
+    def failing(*args: str) -> None:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            raise OSError(errno.EIO, "Input/output error")
+        real(*args)
+
+    monkeypatch.setattr(beside.os, call, failing)
+    with pytest.raises(OutputError):
+        put_beside(out, "new", "about new", force=True)
+    monkeypatch.undo()
+    assert contents(tmp_path) == {"out": "old", "out.about": "about old"}
+    put_beside(out, "new", "about new", force=True)
+    assert contents(tmp_path) == {"out": "new", "out.about": "about new"}
+
+
+def test_a_leftover_whose_artifact_is_another_by_now(tmp_path: Path) -> None:
+    """The identity tells: what a killed run was about to put there is about a file that is gone."""
+    from artifactkit.beside import identity
+
+    out = tmp_path / "out"
+    put(out, "first")
+    left = tmp_path / f".out.artifactkit-due-01234567-{identity(str(out))}.tmp"
+    left.write_text("about first")
+    for text, after in (("second", {"out": "second"}), (None, {"out": "first", "out.about": "about first"})):
+        if text is not None:
+            out.write_text(text)
+        else:
+            put(out, "first", force=True)
+            left = tmp_path / f".out.artifactkit-due-01234567-{identity(str(out))}.tmp"
+            left.write_text("about first")
+        with pytest.raises(DestinationExists):
+            put_beside(out, "third", "about third")
+        assert contents(tmp_path) == after

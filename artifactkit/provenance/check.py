@@ -11,7 +11,8 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from ..errors import Unreadable
+from .. import trees
+from ..errors import Unreadable, UsageError
 from ..files import File
 from ..placing import Digest, sha256_file
 from . import bundle, shape
@@ -51,7 +52,8 @@ def artifact_files(artifact: str) -> dict[str, str]:
     found = {}
     for root, folders, names in os.walk(artifact):
         folders.sort()
-        for name in sorted(names):
+        links = [name for name in folders if os.path.islink(os.path.join(root, name))]  # not walked into
+        for name in sorted([*names, *links]):
             path = os.path.join(root, name)
             found[os.path.relpath(path, artifact).replace(os.sep, "/")] = path
     if not found:
@@ -186,6 +188,10 @@ def verdict_text(statement: Object) -> str:
 
 def read_for(artifact: str) -> Bundle:
     """The statements about ``artifact``, or those in it when it is a file of them. Unreadable when there is none."""
+    if trees.is_url(artifact):
+        raise UsageError(
+            "statements are read from this machine", file=artifact, hint="fetch the artifact and what stands beside it"
+        )
     if artifact.endswith(st.SUFFIX) and os.path.isfile(artifact):
         return bundle.read(artifact)
     path = bundle.beside(artifact)

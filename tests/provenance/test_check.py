@@ -220,6 +220,7 @@ def test_a_source_of_another_name(made: Path, fixtures: Path, tmp_path: Path) ->
         ("array.npy", "a.npy", {}),
         ("plain.pt", "p.npz", {"dtype": dtypes.parse("f32"), "exclude": ("norm.*",)}),
         ("trainer.ckpt", "all.safetensors", {"read": None}),
+        ("tiny-llama", "t.gguf", {"quantize": "q8_0"}),
     ],
 )
 def test_every_route_can_be_traced_back(
@@ -231,6 +232,27 @@ def test_every_route_can_be_traced_back(
         options = {"read": ReadOptions(everything=True, keep_prefix=True)}
     artifact = convert(fixtures / source, tmp_path / out, **options)
     assert checked(artifact, fixtures / source) == []
+
+
+@pytest.mark.parametrize("name", ["../trainer.ckpt", "/etc/passwd", "a/../../b"])
+def test_names_that_lead_out_of_the_source(tmp_path: Path, fixtures: Path, name: str) -> None:
+    """What a statement names is looked for in the source, and nowhere else."""
+    out = convert(fixtures / "tiny-llama", tmp_path / "out")
+    rewritten(out, lambda s: _definition(s)["resolvedDependencies"][0].update(name=name))
+    [item] = [item for item in checked(out, fixtures / "tiny-llama") if item.subject == "source"]
+    assert (item.detail, item.file, item.found) == ("an input's name leads out of the source", name, None)
+
+
+def test_a_link_to_a_folder_is_a_file_too_many(tmp_path: Path, fixtures: Path) -> None:
+    out = convert(fixtures / "tiny-llama", tmp_path / "out")
+    (out / "more").symlink_to(tmp_path)
+    with pytest.raises(Unreadable, match="regular file"):
+        checked(out)
+
+
+def test_an_artifact_that_is_not_here(akit: Akit) -> None:
+    done = akit("provenance", "show", "hf://o/n")
+    assert (done.returncode, done.stderr.splitlines()[0]) == (2, "error: statements are read from this machine")
 
 
 # Shapes.
@@ -351,7 +373,7 @@ def test_a_file_that_is_too_large_is_not_read(tmp_path: Path) -> None:
 def test_any_value_anywhere(tmp_path_factory: pytest.TempPathFactory, value: object, where: tuple[str, ...]) -> None:
     """A statement that is not as specified is Corrupt, never a fault of ours."""
     original = _pair(tmp_path_factory)
-    statement = json.loads(statements(original).read_text())
+    statement = json.loads(statements(original).read_bytes().splitlines()[0])
     _with(value, *where)(statement)
     line = bundle.Line(1, 0, st.canonical(statement), statement, "provenance")
     with pytest.raises(Corrupt):

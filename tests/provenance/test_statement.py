@@ -175,6 +175,7 @@ def test_every_option_is_recorded_or_known_not_to_matter() -> None:
     recorded = attest.parameters(ConvertOptions(dtype=dtypes.parse("f16"), max_shard_size=1, recipe="x"))
     fields = {f.name for of in (ConvertOptions, ReadOptions) for f in dataclasses.fields(of)}
     assert fields >= attest.NOT_RECORDED
+    assert attest.parameters(ConvertOptions(imatrix="/home/me/x.gguf"))["imatrix"] == "x.gguf"
     assert {"dtype", "overflow", "include", "repair", "everything", "max_shard_size"} <= recorded.keys()
     assert recorded.keys() | attest.NOT_RECORDED <= fields
 
