@@ -28,7 +28,7 @@ COMMANDS: dict[str, str] = {
     "provenance": "Show where an artifact came from, and check that it is unchanged",
     "diff": "Compare two artifacts, tensor by tensor",
     "route": "Show how a source would become another format, or why it cannot",
-    "init": "Write a recipe, artifactkit.toml, for a source and what to make of it",
+    "init": "Write artifactkit.toml for a source and what to make of it",
     "lock": "Pin what artifactkit.toml names: commits, digests of files, versions",
     "formats": "List the formats that can be read and written",
 }

@@ -1,4 +1,4 @@
-"""Write a recipe, artifactkit.toml, for a source and what to make of it
+"""Write artifactkit.toml for a source and what to make of it
 
 Nothing is asked, and nothing is converted. A hf:// source is pinned to the commit that it is at now.
 
