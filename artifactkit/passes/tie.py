@@ -97,18 +97,25 @@ class _Extent:
         return distance < other.width or distance > step - self.width
 
 
+def _base(source: Source) -> _Extent:
+    """Where the bytes lie that a slice or a strided view counts in: what was mapped has places of its own."""
+    if isinstance(source, Mapped | Concat):
+        return _Extent(source, 0, source.nbytes, 1, 1)
+    return _extent(source)
+
+
 def _extent(source: Source) -> _Extent:
     if isinstance(source, Mapped):
         return _extent(source.base)
     if isinstance(source, FileSpan):
         return _Extent(source.file.path, source.offset, source.offset + source.nbytes, 1, 1)
     if isinstance(source, Slice):
-        base = _extent(source.base)
+        base = _base(source.base)
         if base.period == 1:
             low = base.low + source.offset
             return _Extent(base.storage, low, low + source.nbytes, 1, 1)
     if isinstance(source, Strided):
-        base = _extent(source.base)
+        base = _base(source.base)
         if base.period == 1:
             reach = [(n - 1) * s for n, s in zip(source.shape, source.strides, strict=True)]
             low = source.offset + sum(r for r in reach if r < 0)

@@ -12,7 +12,7 @@ from artifactkit.dtypes import BY_NAME
 from artifactkit.files import File
 from artifactkit.passes.tie import merge_aliases
 from artifactkit.report import Loss
-from artifactkit.source import FileSpan, Inline, Read, Source, view
+from artifactkit.source import FileSpan, Inline, Mapped, Read, Source, view
 
 U8, F32, C64 = BY_NAME["u8"], BY_NAME["f32"], BY_NAME["c64"]
 
@@ -125,6 +125,22 @@ def test_inflated_members(storage: FileSpan) -> None:
     data = storage.file
     merged = merge_aliases(of(a=(Read(data, 0, 8), (2,)), b=(Read(data, 0, 8), (2,)), c=(Read(data, 4, 8), (2,))))
     assert set(merged.aliases) == {"b"} and copies(merged) == {"a", "c"}
+
+
+def test_places_in_what_was_mapped_are_its_own(storage: FileSpan) -> None:
+    """Rows of a dequantised tensor, four bytes for one: beyond the span that they are made from, not in the next."""
+
+    def widen(data: memoryview, out: memoryview) -> None:
+        out[:] = b"".join(bytes([b, 0, 0, 0]) for b in data)
+
+    first, second = (Mapped(FileSpan(storage.file, at, 64), 64, 1, 4, widen, "x") for at in (0, 64))
+    experts = {f"e{i}": cut(first, 16 * i, 16) for i in range(4)}
+    ordered = {"q": cut(second, 0, 2, 2, 16, strides=(16, 32, 1)), "k": (second, (64,))}
+    made = merge_aliases(of(**experts, **ordered))
+    assert not made.notes
+    assert not [t.name for t in made for step in t.steps if step.outcome == "copied"]
+    again = merge_aliases(of(a=cut(first, 0, 16), b=cut(first, 8, 16)))
+    assert again.notes
 
 
 def test_empty_tensors_are_never_tied(storage: FileSpan) -> None:
