@@ -90,6 +90,13 @@ class Pairs:
             raise Corrupt("the file lacks a key that its model needs", file=self.file or None, member=self.name(kv))
         return value
 
+    def real(self, kv: str) -> float:
+        """A number above 0 that must be there."""
+        value = self.need(kv)
+        if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < 3.5e38:
+            raise Corrupt("a number above 0 is none", file=self.file or None, member=self.name(kv), found=value)
+        return float(value)
+
     def count(self, kv: str) -> int:
         """A whole number above 0 that must be there."""
         value = self.need(kv)

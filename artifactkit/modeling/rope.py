@@ -167,32 +167,32 @@ class Rope:
                 yield made(name, [number(v, key, config.file) for v in values])
 
     def _inverse(self, pairs: Pairs, tensors: Mapping[str, TensorView]) -> Mapping[str, object]:
-        theta = pairs.get("rope.freq_base")
-        rope: dict[str, object] = {"rope_theta": 10000.0 if theta is None else theta, "rope_type": "default"}
+        theta = 10000.0 if pairs.get("rope.freq_base") is None else pairs.real("rope.freq_base")
+        rope: dict[str, object] = {"rope_theta": theta, "rope_type": "default"}
         kind = pairs.get("rope.scaling.type")
         out: dict[str, object] = {}
         if kind in ("linear", "yarn"):
-            rope |= {"rope_type": kind, "factor": pairs.need("rope.scaling.factor")}
-        if kind == "yarn":
-            rope["original_max_position_embeddings"] = pairs.need("rope.scaling.original_context_length")
-            scale = pairs.get("rope.scaling.attn_factor")
-            if isinstance(scale, float):
-                factor = float(rope["factor"])  # type: ignore[arg-type]
-                usual = 0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0
-                rope["attention_factor"] = float(f"{scale * usual:.7g}")
-        if LONG in tensors:
+            factor = pairs.real("rope.scaling.factor")
+            rope |= {"rope_type": kind, "factor": factor}
+            if kind == "yarn":
+                rope["original_max_position_embeddings"] = pairs.count("rope.scaling.original_context_length")
+                if pairs.get("rope.scaling.attn_factor") is not None:
+                    usual = 0.1 * math.log(factor) + 1.0 if factor > 1 else 1.0
+                    rope["attention_factor"] = float(f"{pairs.real('rope.scaling.attn_factor') * usual:.7g}")
+        if LONG in tensors and SHORT in tensors:
             rope["rope_type"] = "longrope"
             rope["long_factor"], rope["short_factor"] = floats(tensors[LONG]), floats(tensors[SHORT])
-            original = pairs.need("rope.scaling.original_context_length")
+            original = pairs.count("rope.scaling.original_context_length")
             (out if self.original else rope)["original_max_position_embeddings"] = original
-            given = float(str(pairs.need("rope.scaling.attn_factor")))
-            usual = _longrope_usual(pairs.count("context_length") / float(str(original)), float(str(original)))
-            if not math.isclose(given, usual, rel_tol=1e-6):
+            given = pairs.real("rope.scaling.attn_factor")
+            if not math.isclose(
+                given, _longrope_usual(pairs.count("context_length") / original, original), rel_tol=1e-6
+            ):
                 rope["attention_factor"] = given
         elif FREQS in tensors:
-            rope |= {"rope_type": "llama3", **fit_llama3(tensors[FREQS], float(rope["rope_theta"]), pairs)}  # type: ignore[arg-type]
+            rope |= {"rope_type": "llama3", **fit_llama3(tensors[FREQS], theta, pairs)}
         if self.original and pairs.get("rope.scaling.original_context_length") is not None:
-            out["original_max_position_embeddings"] = pairs.get("rope.scaling.original_context_length")
+            out["original_max_position_embeddings"] = pairs.count("rope.scaling.original_context_length")
         dims = pairs.get("rope.dimension_count")
         if self.partial is not None and isinstance(dims, int):
             rope["partial_rotary_factor"] = dims / self._head_of(pairs)
@@ -235,6 +235,8 @@ def longrope_attention(config: Config, rope: Mapping[str, object]) -> float:
     if given is not None:
         return float(given)  # type: ignore[arg-type]
     original = number(rope["original_max_position_embeddings"], "original_max_position_embeddings", config.file)
+    if original < 1:
+        raise config.wrong("original_max_position_embeddings", "a whole number above 0")
     factor = rope.get("factor")
     scale = float(factor) if factor else config.count("max_position_embeddings") / original  # type: ignore[arg-type]
     return _longrope_usual(scale, original)
@@ -255,8 +257,12 @@ def llama3_factors(config: Config | None, rope: Mapping[str, object], dims: int)
     f32 = np.float32
     exponents = np.arange(0, dims, 2, dtype=f32) / f32(dims)
     frequencies = f32(1.0) / np.power(f32(theta), exponents, dtype=f32)
-    if high == low:
-        raise Corrupt("llama3's two frequency factors are one", file=FILE, member="rope_parameters", found=high)
+    if high == low or min(theta, factor, low, high, original) <= 0:
+        raise Corrupt(
+            "llama3's factors have no meaning", file=FILE, member="rope_parameters",
+            expected="numbers above 0, low_freq_factor unlike high_freq_factor",
+            found=shown([theta, factor, low, high, original]),
+        )  # fmt: skip
     out = []
     for frequency in frequencies:
         wave = f32(2 * math.pi) / frequency
@@ -273,7 +279,7 @@ def llama3_factors(config: Config | None, rope: Mapping[str, object], dims: int)
 def fit_llama3(view: TensorView, theta: float, pairs: Pairs) -> dict[str, object]:
     """The parameters that give these factors. A common multiple of the three lengths changes nothing: low is 1 here."""
     wanted = floats(view)
-    factor = max(wanted)
+    factor = max(wanted, default=0.0)
     context = pairs.get("context_length")
     lengths = [8192, *(1 << n for n in range(5, 21)), *([context] if isinstance(context, int) else [])]
     for original in lengths:
