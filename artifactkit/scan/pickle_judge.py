@@ -174,6 +174,10 @@ class Judge(Observer):
                 if len(value) >= 8 and id(value) not in self._kept:
                     self._kept[id(value)] = value
                     self.texts.append((value, offset))
+            elif isinstance(value, Payload) and value.kind == "str":
+                if id(value) not in self._kept:
+                    self._kept[id(value)] = value
+                    self.inside.append((value, offset))
             else:
                 self._keep_bytes(value, offset)
 

@@ -18,12 +18,12 @@ from . import detect
 from .pickle_danger import reason
 from .pickle_judge import Judge
 from .pickle_rules import DISAGREE, MALFORMED, RULES, TRAILING, UNSAFE
-from .piece import Piece
+from .piece import Budget, Piece
 from .rules import LIMIT, UNREADABLE
 
 __all__ = ["RULES", "Run", "report", "run_of", "scan"]
 
-LIMITS = Limits(opcodes=20_000_000, memory=128 << 20, work=1 << 18)
+LIMITS = Limits(memory=128 << 20, work=1 << 18)
 MAX_PICKLES = 20_000  # in one stream
 # Names under which a file can only be meant as a pickle, if it is no other format.
 SUFFIXES = (".pkl", ".pickle", ".joblib")
@@ -47,11 +47,12 @@ SHORT = 256  # bytes: alike ones are looked into once
 class Run:
     """One stream of pickles, read to its end. ``judge`` has all that there is to say; nothing is reported yet."""
 
-    def __init__(self, data: Bytes, judge: Judge, *, member: str | None = None, start: int = 0) -> None:
-        self.data, self.judge = data, judge
+    def __init__(self, data: Bytes, judge: Judge, budget: Budget, *, member: str | None = None, start: int = 0) -> None:
+        self.data, self.judge, self.budget = data, judge, budget
+        self.counted = 0  # opcodes that the budget knows of
         self.machine = Machine(
             data, table=judge.table, persistent=lambda pid: judge.persist(pid, self.machine.at), observer=judge,
-            member=member, start=start, limits=LIMITS,
+            member=member, start=start, limits=LIMITS._replace(opcodes=max(budget.opcodes, 1)),
         )  # fmt: skip
         self.machine.tolerant = True
         self.values: list[object] = []  # of the first pickles, for the legacy layout
@@ -85,6 +86,8 @@ class Run:
                     raise LimitExceeded("too many pickles in one stream", offset=self.end)
         except ArtifactkitError as error:
             self.error = error
+        self.budget.opcodes -= machine.opcodes - self.counted
+        self.counted = machine.opcodes
         self.judge.finish()
 
     def _blank(self, at: int) -> bool:
@@ -138,7 +141,7 @@ def scan(piece: Piece, kind: str) -> None:
     first = piece.first
     member = piece.member
     judge = Judge(container=piece.container)
-    run = Run(piece.data, judge, member=member)
+    run = Run(piece.data, judge, piece.budget, member=member)
     by_name = not others and _named(piece)
     if not piece.size:
         if by_name:
@@ -154,12 +157,12 @@ def scan(piece: Piece, kind: str) -> None:
         piece.report.formats.append("pickle")
     _report(piece, run, binary)
     for start in run.extra:  # where a reader goes on that takes a frame as a whole
-        other = Run(piece.data, Judge(container=piece.container), member=member, start=start)
+        other = Run(piece.data, Judge(container=piece.container), piece.budget, member=member, start=start)
         other.go()
         if other.done or other.judge.denied:
             _say(piece, other.judge)
     if judge.arrays:  # to an unpickler other than joblib's, the arrays' bytes are opcodes
-        plain = Run(piece.data, Judge(plain=True), member=member)
+        plain = Run(piece.data, Judge(plain=True), piece.budget, member=member)
         plain.go()
         plain.judge.said = [entry for entry in plain.judge.said if entry[0] is UNSAFE]
         _say(piece, plain.judge)
@@ -199,9 +202,9 @@ def _say(piece: Piece, judge: Judge) -> None:
         piece.find(rule, what, offset=offset, name=name, severity=severity)
 
 
-def run_of(data: Bytes, judge: Judge, member: str | None) -> Run:
+def run_of(piece: Piece, judge: Judge) -> Run:
     """A run over bytes in which pickles and raw numbers alternate: the caller steps."""
-    return Run(data, judge, member=member)
+    return Run(piece.data, judge, piece.budget, member=piece.member)
 
 
 def report(piece: Piece, run: Run) -> None:

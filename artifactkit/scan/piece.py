@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 
 HEAD = 4096
 UNPACKED_RATIO = 16
+OPCODES_EACH, MAX_OPCODES = 8, 20_000_000  # for each byte of the file, and in all
 WITHIN_EACH = 256  # a tensor that a plain pickle holds as a checkpoint of its own takes more
 TAIL = 65_557  # an end-of-directory record with the longest comment
 
@@ -24,13 +25,14 @@ TAIL = 65_557  # an end-of-directory record with the longest comment
 class Budget:
     """What one file may take in all, however it is nested. Counts, or bytes after decompression.
 
-    ``unpacked`` and ``within`` grow with the file.
+    ``unpacked``, ``opcodes`` and ``within`` grow with the file.
     """
 
     depth: int = 8
     pieces: int = 200_000
     unpacked: int = 128 << 20
     findings: int = 1000
+    opcodes: int = 3_000_000  # of all pickles, packed ones too: about two seconds
     within: int = 2000  # bytes in pickles that are looked into; and more in large files
     hidden: int = 1000  # members of archives that only local headers lead to; each may be as long as the file
 
@@ -38,6 +40,7 @@ class Budget:
         """Allow what is in proportion to a file of ``size`` bytes."""
         self.unpacked += UNPACKED_RATIO * size
         self.within += size // WITHIN_EACH
+        self.opcodes = min(self.opcodes + OPCODES_EACH * size, MAX_OPCODES)
 
 
 @dataclass(slots=True, eq=False, repr=False)

@@ -125,7 +125,7 @@ def _torch(piece: Piece, name: str) -> None:
     views. ``tensors``: a count, then for each a pickle, then dimensions, sizes, strides and offset as raw numbers."""
     data = piece.data
     judge = Judge()
-    run = run_of(data, judge, piece.member)
+    run = run_of(piece, judge)
     machine = run.machine
     try:
         count = machine.load()

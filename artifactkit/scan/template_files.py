@@ -9,16 +9,14 @@ from .piece import Piece
 from .pointers import is_pointer
 
 RULES = templates.RULES
+MAX_READ = 16 << 20  # bytes: what is longer than a template can be is only searched for names
 
 
 def scan(piece: Piece, kind: str) -> None:
     """A chat template is judged as one; a template of another use may include others, and is judged for the rest."""
     if not piece.size or b"\0" in piece.first or is_pointer(piece.first):
         return
-    if piece.size > 4 * templates.MAX_TEMPLATE:
-        piece.find(templates.BOMB, f"a template of {piece.size} bytes")
-        return
-    text = piece.data.read(0, piece.size).decode("utf-8-sig", "replace")
+    text = piece.data.read(0, min(piece.size, MAX_READ)).decode("utf-8-sig", "replace")
     folder = os.path.basename(os.path.dirname((piece.member or piece.path).replace("!/", "/")))
     chat = "chat" in piece.name.lower() or "chat_template" in folder
     templates.judge(piece, text, piece.name, whole_site=not chat)

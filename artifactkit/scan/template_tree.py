@@ -70,11 +70,11 @@ def walk(text: str) -> list[Remark]:
             judge.add(BOMB, "too intricate to be followed to its end", tree)
     except TemplateError as error:
         line = getattr(error, "lineno", 1) or 1
-        return [*_lexical(text), Remark(SYNTAX, f"it cannot be parsed: {error.message}", line)]
+        return [*lexical(text), Remark(SYNTAX, f"it cannot be parsed: {error.message}", line)]
     except (RecursionError, MemoryError):
-        return [*_lexical(text), Remark(BOMB, "nested too deeply to be parsed", 1)]
+        return [*lexical(text), Remark(BOMB, "nested too deeply to be parsed", 1)]
     except (ValueError, OverflowError, SyntaxError) as error:  # a number of thousands of digits
-        return [*_lexical(text), Remark(SYNTAX, f"it cannot be parsed: {error}", 1)]
+        return [*lexical(text), Remark(SYNTAX, f"it cannot be parsed: {error}", 1)]
     return sorted(dict.fromkeys(judge.remarks), key=lambda r: r.line)
 
 
@@ -84,7 +84,7 @@ INTERNALS = re.compile(
 )
 
 
-def _lexical(text: str) -> list[Remark]:
+def lexical(text: str) -> list[Remark]:
     """What a template that cannot be parsed names all the same: some engines are more tolerant than Jinja."""
     found = INTERNALS.search(text)
     if found is None:
@@ -177,7 +177,7 @@ class _Judge:
                 self.add(ODD, f"hands on {node.name} instead of calling it", node, node.name)
 
     def on_Const(self, node: Node) -> None:
-        if isinstance(node.value, str):
+        if isinstance(node.value, str) and "." not in node.value:  # with a dot it is no name, but may be split
             self._internal(node, node.value, "holds the name")
 
     def on_Concat(self, node: Node) -> None:

@@ -109,7 +109,9 @@ def remarks(text: str) -> list[Remark]:
     if not looks_like_template(text):
         return []
     if len(text) > MAX_TEMPLATE:
-        return [Remark(BOMB, f"a template of {len(text)} characters", 1)]
+        from .template_tree import lexical
+
+        return [*lexical(text), Remark(BOMB, f"a template of {len(text)} characters", 1)]
     from .template_tree import walk
 
     return walk(text)

@@ -60,9 +60,11 @@ def scan(piece: Piece, kind: str) -> None:
         text = raw.decode("utf-16", "replace")
     else:
         text = raw.decode("utf-8-sig", "replace")
-    if not WORTH_READING.search(text):
+    if piece.size <= MAX_YAML and not WORTH_READING.search(text):
         return
     if piece.size > MAX_YAML:
+        if not WORTH_READING.search(text) and not _worth_reading(piece):
+            return
         raise LimitExceeded("a YAML file out of proportion", expected=f"at most {MAX_YAML} bytes", found=piece.size)
     pending = anchor = ""
     anchors: dict[str, str] = {}
@@ -93,6 +95,16 @@ def scan(piece: Piece, kind: str) -> None:
             pending = value
         elif token == "key":
             pending = ""
+
+
+def _worth_reading(piece: Piece) -> bool:
+    """Whether what follows the part that is read holds a tag, or the name of a callable."""
+    wide = piece.first[:2] in (b"\xff\xfe", b"\xfe\xff")
+    for at in range(MAX_YAML, piece.size, MAX_YAML):
+        raw = piece.data.read(at - 256, min(MAX_YAML + 256, piece.size - at + 256))
+        if WORTH_READING.search(raw.replace(b"\0", b"").decode("latin-1") if wide else raw.decode("latin-1")):
+            return True
+    return False
 
 
 def tokens(text: str) -> Iterator[tuple[str, str, int]]:
