@@ -202,7 +202,7 @@ class Rope:
         key = pairs.get("attention.key_length")
         if isinstance(key, int) and key > 0:
             return key
-        return pairs.count("embedding_length") // pairs.count("attention.head_count")
+        return max(1, pairs.count("embedding_length") // pairs.count("attention.head_count"))
 
 
 def _need(rope: Mapping[str, object], key: str, config: Config) -> float:
