@@ -81,6 +81,8 @@ _TABLE: dict[str, str] = {
     "numpy": f"{NUMPY_SCALARS} dtype ndarray matrix memmap recarray",
     "numpy.core.multiarray": "_reconstruct scalar ndarray",
     "numpy._core.multiarray": "_reconstruct scalar ndarray",
+    "numpy.core._internal": "_reconstruct",  # of arrays pickled before numpy 1.0
+    "numpy._core._internal": "_reconstruct",
     "numpy.core.numeric": "_frombuffer",
     "numpy._core.numeric": "_frombuffer",
     "numpy.core.records": "record recarray",
