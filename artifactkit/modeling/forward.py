@@ -33,9 +33,9 @@ def to_gguf(arch: Architecture, raw: dict[str, object], weights: Weights, file: 
     config = arch.config(raw, file)
     check_understood(config, arch.known_keys(), arch.name)
     check_values(config, arch.fixed, arch.name)
+    run = _Run(arch, config, weights)  # which holds the counts against the tensors that are there
     for check in arch.checks:
         check(config)
-    run = _Run(arch, config, weights)
     run.all_rows()
     run.leftovers()
     pairs = tuple(keyvalues(arch, config, raw))

@@ -70,6 +70,8 @@ KEYS: list[tuple[str, dict[str, Any], str, dict[str, Any]]] = [
     ("gemma2", {"query_pre_attn_scalar": 17}, "query_pre_attn_scalar", {"query_pre_attn_scalar": 16.0}),
     ("gemma2", {"attn_logit_softcapping": None}, "attn_logit_softcapping", {"attn_logit_softcapping": 30.0}),
     ("gemma2", {"layer_types": ["full_attention"] * 3}, "layer_types", {"layer_types": ...}),
+    ("gemma2", {"num_hidden_layers": 2**31 - 1}, "num_hidden_layers", {}),
+    ("modernbert", {"num_hidden_layers": 2**31 - 1, "layer_types": ...}, "num_hidden_layers", {}),
     ("gemma3", {"use_bidirectional_attention": True}, "use_bidirectional_attention", {}),
     ("gemma3", {"attn_logit_softcapping": 50.0}, "attn_logit_softcapping", {}),
     ("smollm3", {"no_rope_layers": [1, 1, 1, 1, 1]}, "no_rope_layers", {"no_rope_layers": [1, 1, 1, 0, 1]}),
