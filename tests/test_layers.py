@@ -24,14 +24,20 @@ LEVELS: list[tuple[str, list[list[str]]]] = [
         "L2",
         [
             [
-                "types", "filesystem", "beside", "staging", "placing", "patterns", "sharded", "floats", "casting", "ggml",
-                "npwrite", "tensor_names", "torch_files", "torch_script", "numpy_files", "checkpoint_walk",
+                "types", "filesystem", "beside", "staging", "placing", "patterns", "sharded", "floats", "casting",
+                "ggml", "npwrite", "tensor_names", "torch_files", "torch_script", "numpy_files", "checkpoint_walk",
                 "checkpoint", "modeling",
             ]
         ],
     ),
     ("L3", [["formats"], ["passes"], ["architectures"], ["lowerings"], ["runners"]]),
-    ("L4", [["known", "registry", "opening", "imatrix", "translate"], ["scan"], ["verify"], ["provenance"], ["hub"], ["remote"]]),
+    (
+        "L4",
+        [
+            ["known", "registry", "opening", "imatrix", "translate"],
+            ["scan"], ["verify"], ["provenance"], ["hub"], ["remote"],
+        ],
+    ),
     ("L5", [["sources", "recipe"], ["route", "forecast", "attest", "retrace", "verdict"], ["judge"]]),
     ("L6", [["run"], ["via"]]),
     ("L7", [["diagnose"], ["audit"], ["build"], ["measure"]]),
