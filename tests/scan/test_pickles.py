@@ -82,6 +82,10 @@ def _short(text: str) -> bytes:
     return b"\x8c" + bytes([len(text)]) + text.encode()
 
 
+def _sized(opcode: bytes, width: int, text: str) -> bytes:
+    return opcode + len(text).to_bytes(width, "little") + text.encode()
+
+
 module, attribute = st.sampled_from(MODULES), st.sampled_from(NAMES)
 pair = st.tuples(module, attribute)
 index = st.integers(0, 4).map(lambda n: bytes([n]))
@@ -90,12 +94,19 @@ OPERATIONS = st.one_of(
     pair.map(lambda p: f"(i{p[0]}\n{p[1]}\n".encode()),
     pair.map(lambda p: _short(p[0]) + _short(p[1]) + b"\x93"),
     pair.map(lambda p: f"V{p[0]}\nS'{p[1]}'\n".encode() + b"\x93"),
+    pair.map(lambda p: _sized(b"X", 4, p[0]) + _sized(b"\x8d", 8, p[1]) + b"\x93"),
+    pair.map(lambda p: _sized(b"U", 1, p[0]) + _sized(b"T", 4, p[1]) + b"\x93"),
+    pair.map(lambda p: f"V\\u{ord(p[0][0]):04x}{p[0][1:]}\nS'\\x{ord(p[1][0]):02x}{p[1][1:]}'\n".encode() + b"\x93"),
+    pair.map(lambda p: _short(p[1]) + b"\x940" + _short(p[0]) + b"\x940h\x01h\x00\x93"),
     module.map(_short),
     st.sampled_from([b"(", b")", b"]", b"}", b"N", b"K\x01", b"t", b"\x85", b"\x86", b"\x87", b"l", b"d", b"\x8f",
                      b"R", b"o", b"\x81", b"\x92", b"b", b"a", b"e", b"s", b"u", b"\x90", b"\x91", b"0", b"1", b"2",
                      b"\x93", b"\x94", b"Q", b"\x88", b"(tR", b")R", b")\x81", b"}b", b"0N"]),
     index.map(lambda n: b"h" + n),
     index.map(lambda n: b"q" + n),
+    index.map(lambda n: b"g%d\n" % n[0]),
+    index.map(lambda n: b"p%d\n" % n[0]),
+    index.map(lambda n: b"r" + n + b"\0\0\0"),
     index.map(lambda n: b"j" + n + b"\0\0\0"),
     st.sampled_from([b"\x80\x02", b"\x80\x04", b"\x82\x07", b"Pa\n", b"\x95\x04\0\0\0\0\0\0\0", b"C\x02ab", b"."]),
 )  # fmt: skip
