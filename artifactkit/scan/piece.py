@@ -32,7 +32,7 @@ class Budget:
     pieces: int = 200_000
     unpacked: int = 128 << 20
     findings: int = 1000
-    opcodes: int = 3_000_000  # of all pickles, packed ones too: about two seconds
+    opcodes: int = 2_000_000  # of all pickles, packed ones too: about one second
     within: int = 2000  # bytes in pickles that are looked into; and more in large files
     hidden: int = 1000  # members of archives that only local headers lead to; each may be as long as the file
 
