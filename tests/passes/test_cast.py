@@ -33,7 +33,7 @@ def raw(name: str, dtype: str, shape: tuple[int, ...]) -> TensorView:
 
 
 def test_floats_are_cast_and_the_rest_is_not() -> None:
-    names = [n for n in BY_NAME if n != "bf16"]
+    names = [n for n, d in BY_NAME.items() if n != "bf16" and d.block == 1]
     w = cast(of(*(raw(n, n, (2, 4)) for n in names)), BF16)
     changed = {n for n in names if w.tensors[n].dtype == BF16}
     assert changed == {"f16", "f32", "f64", "f8_e4m3", "f8_e5m2", "f8_e4m3fnuz", "f8_e5m2fnuz", "f8_e8m0"}
