@@ -31,7 +31,9 @@ SUFFIXES = (".pkl", ".pickle", ".joblib")
 BINARY_SUFFIXES = (".pt", ".pth", ".ckpt")
 BLANK = b"\0 \t\r\n"
 SWEEP = 64 << 20  # bytes behind an error that are searched for names
-GLOBAL = re.compile(rb"[ci]([A-Za-z_][\w.]{0,200})\n([A-Za-z_][\w.]{0,200})\n")
+# Found by the name, and from there back to the module: a run of letters without lines is passed over once.
+NAME = re.compile(rb"\n(?=([A-Za-z_][\w.]{0,200})\n)")
+MODULE = re.compile(rb"[ci]([A-Za-z_][\w.]{0,200})\Z")
 PUSHED = re.compile(
     rb"(?:\x8c(.)|X(.)\0\0\0|U(.)|\x8d(.)\0{7}|T(.)\0\0\0)([A-Za-z_][\w.]{0,100})", re.DOTALL
 )  # fmt: skip
@@ -236,8 +238,10 @@ def _sweep(piece: Piece, source: Bytes, start: int = 0) -> None:
     at, size = start, min(source.size, start + SWEEP)
     while at < size:
         data = source.read(at, min((1 << 20) + 1024, size - at))
-        for match in GLOBAL.finditer(data):
-            _swept(piece, match[1], match[2], at + match.start())
+        for match in NAME.finditer(data):
+            module = MODULE.search(data, max(0, match.start() - 202), match.start())
+            if module:
+                _swept(piece, module[1], match[1], at + module.start())
         before = b""
         for match in PUSHED.finditer(data):
             length = next(group for group in match.groups()[:5] if group is not None)[0]
