@@ -17,6 +17,7 @@ LossKind = Literal[
     "value-underflow",
     "value-infinite",
     "function-differs",
+    "tokenizer-dropped",
 ]
 
 

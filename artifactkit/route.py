@@ -30,6 +30,8 @@ from .types import Format, Origin, OutputFile, ReadOptions, Summary, WriteOption
 
 DEFAULT_FOLDER_SHARD = 5 * 10**9  # bytes, as the Hub's tools
 
+NO_TOKENIZER = "the file has no tokenizer, which this version does not write into GGUF: llama.cpp needs it to load one"
+
 KIND_TEXT: dict[Kind, str] = {
     "weights": "named tensors but no computation graph",
     "graph": "a computation graph with its weights",
@@ -247,6 +249,8 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
         go, stay = travelling(initial, options.with_code)
     if weights.naming == "gguf" and initial.naming != "gguf":  # what it says is in the file, as key-values
         stay = tuple(c for c in stay if c.name != translate.CONFIG)
+        if not any(pair.key == "tokenizer.ggml.model" for pair in weights.keyvalues):
+            losses.append(Loss("tokenizer-dropped", NO_TOKENIZER))
     losses += [Loss("file-dropped", _stay_text(c, folder), asked=c.role in ("code", "doc")) for c in stay]
     name = os.path.basename(os.path.abspath(destination))
     shard = options.max_shard_size
