@@ -87,7 +87,8 @@ def main() -> int:
         small = make(work, "0.2GB")
         peaks["0.2GB"] = once(convert(small, work / "out.safetensors")).memory
         small.unlink()
-        (work / "out.safetensors").unlink()
+        for path in work.glob("out.safetensors*"):
+            path.unlink()
         for number, size in enumerate(sizes):
             measure(table, work, size, args.runs if number == 0 else 1, number == 0, peaks)
     spread = max(peaks.values()) - min(peaks.values())
@@ -103,6 +104,7 @@ def measure(table: Table, work: Path, size: str, runs: int, whole: bool, peaks: 
 
     def clean() -> None:
         out.unlink(missing_ok=True)
+        out.with_name(out.name + ".intoto.jsonl").unlink(missing_ok=True)
         copy.unlink(missing_ok=True)
 
     commands = {
