@@ -25,8 +25,8 @@ from safetensors.torch import save_file
 save_file(torch.load(sys.argv[1], weights_only=True), sys.argv[2])
 """
 
-# The least that does what a checked conversion is asked for: a copy, and the sha256 of both files, on two threads.
-FLOOR = """
+# The plainest program that copies and takes the sha256 of both files, on two threads.
+PLAIN = """
 import hashlib, subprocess, sys, threading
 def digest(path):
     found, buffer = hashlib.sha256(), memoryview(bytearray(1 << 18))
@@ -111,7 +111,7 @@ def measure(table: Table, work: Path, size: str, runs: int, whole: bool, peaks: 
         "cp": ["cp", str(source), str(copy)],
         "checked": convert(source, out),
         "--no-verify": convert(source, out, "--no-verify"),
-        "floor": [sys.executable, "-c", FLOOR, str(source), str(copy)],
+        "plain": [sys.executable, "-c", PLAIN, str(source), str(copy)],
     }
     if whole:
         commands |= {
@@ -136,7 +136,7 @@ def measure(table: Table, work: Path, size: str, runs: int, whole: bool, peaks: 
         table.row(f"{name}, {what}, peak memory", "", "", max(c.memory for c in costs), limit, "MB")
 
     row("pickle to safetensors, checked", found["checked"], 3)
-    row("the same", found["checked"], None, found["floor"], "cp and both sha256")
+    row("the same", found["checked"], None, found["plain"], "cp and both sha256")
     memory("pickle to safetensors, checked", found["checked"], 100)
     row("the same with --no-verify", found["--no-verify"], 1.2)
     if whole:
