@@ -9,12 +9,11 @@ from __future__ import annotations
 import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
-from importlib.util import find_spec
 
-from . import __version__, ggml, known, registry, translate, trees
-from .artifact import Companion, Kind, TensorView, Weights
-from .dtypes import BY_NAME, DType
-from .errors import ArtifactkitError, MissingExtra, Refused, RouteRefused, UsageError
+from . import __version__, ggml, translate, trees
+from .artifact import Companion, TensorView, Weights
+from .dtypes import DType
+from .errors import ArtifactkitError, Refused, RouteRefused, UsageError
 from .imatrix import read_imatrix
 from .opening import Opened, open_source, travelling
 from .passes import cast as cast_pass
@@ -26,17 +25,12 @@ from .passes import tie as tie_pass
 from .provenance import card
 from .provenance.statement import public
 from .report import Loss, counted
+from .targets import check_dtypes, check_modules, is_folder, refusal, target_format
 from .types import Format, Origin, OutputFile, ReadOptions, Summary, WriteOptions
 
 DEFAULT_FOLDER_SHARD = 5 * 10**9  # bytes, as the Hub's tools
 
 NO_TOKENIZER = "the file has no tokenizer, which this version does not write into GGUF: llama.cpp needs it to load one"
-
-KIND_TEXT: dict[Kind, str] = {
-    "weights": "named tensors but no computation graph",
-    "graph": "a computation graph with its weights",
-    "plan": "compiled code for one device family",
-}
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,94 +99,6 @@ class Route:
         return sum(f.size for f in self.files) + sum(trees.size(c.path) for c in self.companions)
 
 
-def refusal(source: Format, target: Format) -> RouteRefused | None:
-    """Why no route leads from ``source`` to ``target``, judged by the formats alone; None when one does."""
-    if source.read is None:
-        return RouteRefused(
-            f"`{source.name}` is recognised but not read", hint="artifactkit formats lists what is read"
-        )
-    if target.write is None:
-        if target.family == "pickle":
-            why, hint = "is read but never written: a pickle can run code when it is opened", "-t safetensors"
-        else:
-            why, hint = "is read but not written", "artifactkit formats lists what is written"
-        return RouteRefused(f"`{target.name}` {why}", hint=hint)
-    return kinds_refusal(
-        source.name, source.kind, target.name, target.kind, target.needs[0].flag if target.needs else None
-    )
-
-
-def kinds_refusal(source: str, held: Kind, target: str, wanted: Kind, flag: str | None) -> RouteRefused | None:
-    """The refusal that follows from the kinds (DESIGN section 1), or None."""
-    if held == wanted and held != "plan":
-        return None
-    if held == "plan":
-        return RouteRefused(
-            f"`{source}` is compiled code for one device family; nothing leads out of a plan",
-            hint="go back to the model that it was built from",
-        )
-    if held == "weights" and wanted == "graph":
-        hint = flag or "this version builds no graphs: export it from the model's own code"
-        return RouteRefused(f"`{source}` holds {KIND_TEXT[held]}; `{target}` needs the model's code", hint=hint)
-    if wanted == "plan" and held == "weights":
-        return RouteRefused(
-            f"`{source}` holds {KIND_TEXT[held]}; `{target}` is built from a graph",
-            hint="export it as onnx from the model's own code, and build from that",
-        )
-    return RouteRefused(
-        f"`{source}` holds {KIND_TEXT[held]}; `{target}` holds {KIND_TEXT[wanted]}",
-        hint="no lowering leads from one to the other in this version",
-    )
-
-
-def target_format(name: str | None, destination: str, source: Opened) -> Format:
-    """The format to write: ``-t``, else what the destination's suffix says, else safetensors for a folder."""
-    if name is not None:
-        wanted = name.strip().lower().replace("_", "-")
-        if wanted in registry.FAMILIES and wanted not in registry.formats():
-            raise RouteRefused(
-                f"`{wanted}` is read but never written: a pickle can run code when it is opened", hint="-t safetensors"
-            )
-        entry = known.BY_NAME.get(wanted)
-        if entry is not None and entry.kind is not None:
-            refused = kinds_refusal(source.format.name, source.format.kind, wanted, entry.kind, None)
-            raise refused or not_written(wanted)
-        return registry.get(name)
-    guessed = registry.by_suffix(destination)
-    if guessed is not None:
-        return guessed
-    lower = destination.lower()
-    for entry in known.KNOWN:
-        if entry.suffixes and lower.endswith(entry.suffixes):
-            return target_format(entry.name, destination, source)
-    for fmt in registry.formats().values():
-        if fmt.write is None and lower.endswith(fmt.suffixes):
-            suffix = os.path.splitext(lower)[1]
-            raise RouteRefused(
-                f"`{suffix}` is a pickle's suffix: pickles are read but never written, since opening one can run code",
-                file=destination,
-                hint="give a name that ends in .safetensors, or -t safetensors",
-            )
-    if is_folder(destination):
-        return registry.get("safetensors")
-    raise UsageError(
-        "the destination's name does not say which format to write",
-        file=destination,
-        hint="give -t FORMAT, or a name that ends in .safetensors, .npz ...",
-    )
-
-
-def not_written(name: str) -> RouteRefused:
-    """The refusal of a format that is known by name only."""
-    written = [fmt.name for fmt in registry.formats().values() if fmt.write is not None]
-    return RouteRefused(f"`{name}` is not written by this version", hint=f"it writes {', '.join(written)}")
-
-
-def is_folder(destination: str) -> bool:
-    """Whether the destination is meant as a folder: it is one, ends in a slash, or has no suffix."""
-    return destination.endswith(os.sep) or os.path.isdir(destination) or not os.path.splitext(destination)[1]
-
-
 def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | None = None) -> Route:
     """Plan the conversion of ``src`` to ``destination``; reads headers only and writes nothing.
 
@@ -209,7 +115,6 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
     folder = target.folder and is_folder(destination)
     initial = opened.weights
     steps = [RouteStep("read", _read_text(opened))]
-    losses = list(initial.losses)
     weights = initial
     for step, after in chosen(initial, options):
         steps.append(step)
@@ -217,7 +122,6 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
     for error in weights.refused.values():
         raise error.located(file=src)
     stats = cast_pass.CastStats()
-    _check_modules(target, options)
     for step, after in as_gguf(weights, target):
         steps.append(step)
         weights = after
@@ -239,7 +143,7 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
             steps.append(RouteStep("tie", f"stored once: {', '.join(ties[:3])}{more}"))
     if not weights.tensors:
         raise UsageError("no tensor is left to convert", file=src, hint="artifactkit inspect shows what is there")
-    _check_dtypes(weights, target)
+    check_dtypes(weights, target)
     if target.keeps_keyvalues:
         weights = ggml.with_file_type(weights)
     losses = _losses(initial, weights, target)
@@ -279,18 +183,9 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
     )
     if options.strict:
         refuse_losses(losses)
+    if options.verify:
+        check_modules(target)
     return route
-
-
-def _check_modules(target: Format, options: ConvertOptions) -> None:
-    """MissingExtra, before any work, for what opening the output again will need."""
-    missing = [name for name in target.modules if find_spec(name) is None] if options.verify else []
-    if missing:
-        raise MissingExtra(
-            f"checking what is written as {target.name} needs the package {missing[0]}",
-            expected=f"the extra `{target.extra}`",
-            hint=f"pip install 'artifactkit[{target.extra}]', or write it unchecked with --no-verify",
-        )
 
 
 def as_gguf(weights: Weights, target: Format) -> Iterator[tuple[RouteStep, Weights]]:
@@ -417,26 +312,6 @@ def _stay_text(companion: Companion, folder: bool) -> str:
     return f"{companion.name} stays behind: it is code (--with-code takes it along)"
 
 
-def _check_dtypes(weights: Weights, target: Format) -> None:
-    """Refuse element types that the target cannot hold, with the nearest that holds them exactly."""
-    if not target.dtypes:
-        return
-    exact = {"bf16": "f32", "f8_e4m3": "f16", "f8_e5m2": "f16", "f8_e4m3fnuz": "f16", "f8_e5m2fnuz": "f16"}
-    for tensor in weights:
-        if tensor.dtype.name in target.dtypes:
-            continue
-        way = exact.get(tensor.dtype.name)
-        raise RouteRefused(
-            f"`{target.name}` cannot hold {tensor.dtype}",
-            tensor=tensor.name,
-            expected="one of " + ", ".join(sorted(d for d in target.dtypes if d in BY_NAME)),
-            found=tensor.dtype.name,
-            hint=f"--dtype {way} holds it exactly, or leave it out with --exclude"
-            if way
-            else "leave it out with --exclude, or choose another format",
-        )
-
-
 def _losses(initial: Weights, final: Weights, target: Format) -> list[Loss]:
     losses = list(final.losses)
     # As typed facts the summary stays, and which framework a file is for says nothing there.
@@ -458,6 +333,3 @@ def refuse_losses(losses: list[Loss]) -> None:
             raise Refused(
                 f"--strict: {loss.detail}", tensor=loss.tensor, hint="leave --strict out, or ask for it by name"
             )
-
-
-__all__ = ["ConvertOptions", "Route", "RouteStep", "plan", "refusal"]

@@ -38,7 +38,7 @@ LEVELS: list[tuple[str, list[list[str]]]] = [
             ["scan"], ["verify"], ["provenance"], ["hub"], ["remote"],
         ],
     ),
-    ("L5", [["sources", "recipe"], ["route", "forecast", "attest", "retrace", "verdict"], ["judge"]]),
+    ("L5", [["sources", "recipe"], ["targets", "route", "forecast", "attest", "retrace", "verdict"], ["judge"]]),
     ("L6", [["run"], ["via"]]),
     ("L7", [["diagnose"], ["audit"], ["build"], ["measure"]]),
     ("L8", [["cli", "__main__"]]),

@@ -8,7 +8,7 @@ import pytest
 
 from artifactkit import known, registry
 from artifactkit.errors import RouteRefused
-from artifactkit.route import kinds_refusal, not_written, refusal
+from artifactkit.targets import kinds_refusal, not_written, refusal
 
 WRITTEN = {"gguf", "safetensors", "npz", "npy"}
 READ_ONLY = {
