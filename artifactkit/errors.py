@@ -24,11 +24,12 @@ class ArtifactkitError(Exception):
     """What went wrong, where (file, member, tensor, offset), expected and found, and how to mend it.
 
     ``what`` is one sentence without a full stop. ``offset`` is in bytes from the start of the file, or of the member
-    when one is named.
+    when one is named. ``advice`` is the hint of the whole class, for those that have none of their own.
     """
 
     exit_code: ClassVar[int] = 1
     code: ClassVar[str] = "error"
+    advice: ClassVar[str | None] = None
 
     def __init__(
         self,
@@ -89,8 +90,8 @@ class ArtifactkitError(Exception):
             out.append("  expected: " + printable(self.expected))
         if self.found is not None:
             out.append("  found: " + printable(self.found))
-        if self.hint:
-            out.append("hint: " + printable(self.hint))
+        if self.hint or self.advice:
+            out.append("hint: " + printable(self.hint or self.advice or ""))
         return out
 
     def to_json(self) -> dict[str, object]:
@@ -104,7 +105,7 @@ class ArtifactkitError(Exception):
             "offset": self.offset,
             "expected": self.expected,
             "found": self.found,
-            "hint": self.hint,
+            "hint": self.hint or self.advice,
         }
         return {key: value for key, value in fields.items() if value is not None}
 
@@ -152,18 +153,21 @@ class Corrupt(Unreadable):
     """The bytes contradict the format's specification. Exit 3."""
 
     code = "corrupt"
+    advice = "fetch or copy the file again, and compare its digest with what its maker states"
 
 
 class Truncated(Corrupt):
     """The file ends before what it announced. Exit 3."""
 
     code = "truncated"
+    advice = "the file is not whole: fetch or copy it again"
 
 
 class LimitExceeded(Corrupt):
     """Reading on would take memory or time out of all proportion to the file: a bomb, or close to one. Exit 3."""
 
     code = "limit-exceeded"
+    advice = "no ordinary file is like this: artifactkit scan says more"
 
 
 class MissingExtra(ArtifactkitError):

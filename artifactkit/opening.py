@@ -130,21 +130,25 @@ def _absent(src: str) -> ArtifactkitError:
     named = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", src) and not src.endswith(WEIGHT_SUFFIXES)
     if named and not os.path.exists(os.path.dirname(src)):
         return Unreadable("no such file or folder", file=src, hint=f"for the model on the hub: hf://{src}")
-    parent = os.path.dirname(os.path.abspath(src))
+    parent = os.path.dirname(os.path.abspath(src))  # abspath takes a slash at the end away
     if not os.path.isdir(parent):
         return Unreadable("no such file or folder", file=src, hint=f"the folder {parent} is not there")
     return Unreadable("no such file or folder", file=src, hint=_similar(src, parent))
 
 
-def _similar(src: str, parent: str) -> str | None:
+def _similar(src: str, parent: str) -> str:
     import difflib
 
+    src = src.rstrip(os.sep)
+    folder = os.path.dirname(src)
     try:
         names = os.listdir(parent)[:1000]
     except OSError:
-        return None
+        names = []
     near = difflib.get_close_matches(os.path.basename(src), names, n=1)
-    return f"did you mean {os.path.join(os.path.dirname(src), near[0])}?" if near else None
+    if near:
+        return f"did you mean {os.path.join(folder, near[0])}?"
+    return f"nothing in {folder or 'the current folder'} has a name like this"
 
 
 def _fits(name: str, given_format: str | None) -> bool:

@@ -17,7 +17,7 @@ import pytest
 from conftest import environment
 
 from artifactkit.cli import options, render
-from artifactkit.errors import UsageError
+from artifactkit.errors import Corrupt, UsageError
 
 # A program with one more command, whose body is given. It says "ready" on stderr when the body is about to run.
 PROGRAM = """
@@ -68,7 +68,11 @@ def probe(body: str, *args: str, **environ: str) -> subprocess.CompletedProcess[
         ),
         ("raise errors.MissingExtra('no')", 4, "error: no\n"),
         ("raise errors.OutputError('no')", 5, "error: no\n"),
-        ("raise errors.Corrupt('a\\x1b[31mb', tensor='t\\n')", 3, "error: a\\x1b[31mb\n  in: tensor t\\n\n"),
+        (
+            "raise errors.Truncated('a\\x1b[31mb', tensor='t\\n')",
+            3,
+            "error: a\\x1b[31mb\n  in: tensor t\\n\nhint: the file is not whole: fetch or copy it again\n",
+        ),
         ("raise KeyboardInterrupt", 130, "error: interrupted\n"),
         ("raise MemoryError", 70, "error: not enough memory\nhint: free some, or convert on a larger machine\n"),
         (
@@ -106,7 +110,9 @@ def test_the_traceback_is_there_when_asked_for() -> None:
             3,
             {
                 "schema": "artifactkit/probe/1", "command": "probe", "ok": False, "source": "a",
-                "errors": [{"code": "corrupt", "message": "no", "file": "a", "offset": 0}],
+                "errors": [
+                    {"code": "corrupt", "message": "no", "file": "a", "offset": 0, "hint": Corrupt.advice},
+                ],
             },
         ),
         # What ends a command after its document has been printed does not print a second one.
