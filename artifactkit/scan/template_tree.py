@@ -10,7 +10,8 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
-from .template_fold import Folder, Node, Nodes, every, is_a
+from .template_fold import Folder
+from .template_variables import Node, Nodes, every, is_a
 from .templates import BOMB, COMPUTED, HIDDEN, INCLUDES, ODD, SYNTAX, UNSAFE, Remark
 
 # Attributes without underscore at the start that lead from an object to the interpreter, or are its doors.
