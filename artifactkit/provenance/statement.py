@@ -25,9 +25,10 @@ SUFFIX = ".intoto.jsonl"  # spec/v1/bundle.md, "File naming convention"
 STATEMENT_TYPE = "https://in-toto.io/Statement/v1"
 PROVENANCE_TYPE = "https://slsa.dev/provenance/v1"
 VERDICT_TYPE = "https://in-toto.io/attestation/test-result/v0.1"
-HOME = "https://pypi.org/project/artifactkit/"
-BUILD_TYPE = HOME + "#convert-v1"
-VERIFY_TYPE = HOME + "#verify-v1"
+# Package URLs (purl, ECMA-427): URIs that name the package and no host. The types are told apart by their subpath.
+PACKAGE = "pkg:pypi/artifactkit"
+BUILD_TYPE = PACKAGE + "#convert-v1"
+VERIFY_TYPE = PACKAGE + "#verify-v1"
 BUILDER_VARIABLE = "ARTIFACTKIT_BUILDER_ID"
 LIBRARIES = ("ml-dtypes", "numpy", "safetensors")  # those of the core that have a part in what is written
 FAILED_SHOWN = 100  # names of failed tests; a broken artifact can have as many as it has tensors
@@ -48,7 +49,7 @@ def line(statement: Object) -> bytes:
 
 def builder_id(given: str | None = None) -> str:
     """Who vouches for the build: ``given``, else ``$ARTIFACTKIT_BUILDER_ID``, else this version of artifactkit."""
-    found = given or os.environ.get(BUILDER_VARIABLE) or f"{HOME}{__version__}/"
+    found = given or os.environ.get(BUILDER_VARIABLE) or f"{PACKAGE}@{__version__}"
     if not _URI.fullmatch(found):
         raise UsageError(
             "the builder's id is no URI", expected="a URI, as https://ci.example.com/workflows/build", found=found,

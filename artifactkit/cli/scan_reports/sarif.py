@@ -19,7 +19,7 @@ from .common import Outcome, line_of
 from .document import executable
 
 SCHEMA = "https://docs.oasis-open.org/sarif/sarif/v2.1.0/errata01/os/schemas/sarif-schema-2.1.0.json"
-HOME = "https://pypi.org/project/artifactkit/"
+PACKAGE = f"pkg:pypi/artifactkit@{__version__}"  # a package URL: it names no host
 LEVELS = {"malicious": "error", "suspicious": "warning", "unreadable": "warning"}
 # GitHub's scale: critical from 9.0, high from 7.0, medium from 4.0.
 SECURITY_SEVERITY = {"malicious": "9.8", "suspicious": "7.0", "unreadable": "5.0"}
@@ -75,7 +75,7 @@ def _run(outcome: Outcome, rules: list[Rule], results: list[dict[str, Any]], fou
                 "name": "artifactkit",
                 "version": __version__,
                 "semanticVersion": __version__,
-                "informationUri": HOME,
+                "informationUri": PACKAGE,
                 "rules": [_rule(rule) for rule in rules],
             }
         },
