@@ -35,7 +35,7 @@ $(VENV)/dev: pyproject.toml constraints.txt | $(BIN)/python
 setup: $(VENV)/dev ## Make the virtual environment for development
 
 demo: $(VENV)/core ## Run the main job: a pickle checkpoint becomes safetensors, checked
-	@rm -f $(OUT)/trainer.safetensors
+	@rm -f $(OUT)/trainer.safetensors $(OUT)/trainer.safetensors.intoto.jsonl
 	@$(BIN)/python fixtures/make.py $(OUT) --only trainer.ckpt
 	@printf '\n$$ artifactkit inspect $(OUT)/trainer.ckpt\n'
 	@$(RUN) inspect $(OUT)/trainer.ckpt

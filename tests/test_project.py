@@ -57,6 +57,15 @@ def test_make_help_lists_every_target() -> None:
     assert set(re.findall(r"^  make (\S+)", shown, re.MULTILINE)) == set(phony[1].split())
 
 
+def test_the_demo_runs_a_second_time(tmp_path: Path) -> None:
+    """What the first run wrote, the statement too, must not stand in the way of the next."""
+    demo = ["make", "-s", "demo", f"VENV={sys.prefix}", "-o", f"{sys.prefix}/core", f"OUT={tmp_path / 'out'}"]
+    for _ in range(2):
+        done = subprocess.run(demo, cwd=ROOT, env=environment(), capture_output=True, text=True, check=False)
+        assert done.returncode == 0, done.stderr
+        assert "verdict: PASSED" in done.stdout
+
+
 @pytest.mark.slow
 def test_a_wheel_in_an_environment_of_its_own(tmp_path: Path, fixtures: Path) -> None:
     """What a user installs does the main job with the core's dependencies alone, outside the checkout."""
