@@ -38,7 +38,7 @@ HEADERS_ONLY = [
     ["route", "trainer.ckpt"],
     ["route", "plain.pt", "-t", "safetensors"],
 ]
-NOT_COMMANDS = {"__init__", "located", "main", "options", "render"}
+NOT_COMMANDS = {"__init__", "converted", "located", "main", "options", "render"}
 
 
 def imported(folder: Path, *args: str) -> set[str]:

@@ -12,25 +12,21 @@ it was made: from which files, with which options, by which versions (artifactki
 
 from __future__ import annotations
 
-import os
 import time
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from . import options as o
+from .converted import conversion_json, route_json, say_found, show_ledger, show_losses, verify_command
 from .render import count, duration, out, size, table
 
 if TYPE_CHECKING:
     from collections.abc import Callable
 
     from ..placing import Progress
-    from ..report import Entry, Loss
     from ..route import ConvertOptions, Route
-    from ..run import Conversion
     from ..sources import Located
-
-SHOWN = 10  # lines of a list that are shown before it is cut short
 
 NoStatement = Annotated[bool, typer.Option("--no-statement", help="Write no DEST.intoto.jsonl.")]
 NoSummary = Annotated[
@@ -137,18 +133,18 @@ def command(
     if pin is not None:
         options = replace(options, expected=pin.expect(input_files(route), src))
     check_destination(route, options, look_only=dry_run)
-    out.keep(**_route_json(route))
+    out.keep(**route_json(route))
     out.data(f"{route.opened.format.name} -> {route.target.name}")
     out.data(*table([(f"  {step.name}", step.detail) for step in route.steps]))
     _say_source(located)
-    _say_found(route)
+    say_found(route)
     if dry_run:
         return _forecast(route, options)
     if fetch(input_files(route), located):
         # What was read so far came in ranges. From here on it is the files that were verified.
         _judge(input_files(route), allow_unsafe_source)
         route = _the_same(route, plan(src, dest, options, origin))
-    return _convert(route, options, show_ledger=ledger)
+    return _convert(route, options, ledger)
 
 
 def _via(
@@ -203,7 +199,7 @@ def _the_same(planned: Route, fetched: Route) -> Route:
     """The route from the files as they were fetched. It must be the one that their headers had promised."""
     from ..errors import Corrupt
 
-    if _route_json(planned) != _route_json(fetched):
+    if route_json(planned) != route_json(fetched):
         raise Corrupt(
             "the files that were fetched are not those whose headers were read", file=fetched.opened.given,
             hint="run again; if it stays so, the server sends two versions of one file",
@@ -222,7 +218,7 @@ def _judge(paths: list[str], allow: bool) -> None:
     out.keep(scan=verdict(reports))
 
 
-def _convert(route: Route, options: ConvertOptions, show_ledger: bool) -> int:
+def _convert(route: Route, options: ConvertOptions, whole_ledger: bool) -> int:
     from ..placing import Progress
     from ..run import execute
 
@@ -233,8 +229,8 @@ def _convert(route: Route, options: ConvertOptions, show_ledger: bool) -> int:
         progress.on_change = _drawn(progress, advance)
         conversion = execute(route, options, progress)
     seconds = time.monotonic() - began
-    _show_ledger(conversion, show_ledger)
-    _show_losses(conversion.losses)
+    show_ledger(conversion, whole_ledger)
+    show_losses(conversion.losses)
     if options.verify:
         out.data("checks")
         out.data(
@@ -256,9 +252,9 @@ def _convert(route: Route, options: ConvertOptions, show_ledger: bool) -> int:
         out.data(f"statement: {conversion.statement}")
     else:
         out.data("statement: none (--no-statement)" if options.verify else "statement: none (--no-verify: no digests)")
-    out.data(f"function: not verified (run: {_verify_command(route, options)})")
+    out.data(f"function: not verified (run: {verify_command(route, options)})")
     out.say(f"{size(route.nbytes)} in {duration(seconds)}")
-    out.document(ok=True, seconds=round(seconds, 3), **_conversion_json(conversion))
+    out.document(ok=True, seconds=round(seconds, 3), **conversion_json(conversion))
     return 0
 
 
@@ -275,136 +271,14 @@ def _drawn(progress: Progress, advance: Callable[..., None]) -> Callable[[Progre
     return changed
 
 
-def _verify_command(route: Route, options: ConvertOptions) -> str:
-    """The command that compares the output with its source, told of the same choice and names of tensors."""
-    import shlex
-
-    from .. import sources
-
-    artifact, source = (
-        os.path.join(os.curdir, path) if path.startswith("-") else path  # no option
-        for path in (route.destination, sources.uri_of(route.opened.given))
-    )
-    words = ["artifactkit", "verify", artifact, "--against", source]
-    for flag, value in (("--from", options.source_format), ("--state-dict-key", options.read.state_dict_key)):
-        words += [flag, value] if value is not None else []
-    words += ["--all"] * options.read.everything + ["--keep-prefix"] * options.read.keep_prefix
-    for flag, values in (("--include", options.include), ("--exclude", options.exclude), ("--rename", options.rename)):
-        words += [word for value in values for word in (flag, value)]
-    return shlex.join(words)
-
-
-def _say_found(route: Route) -> None:
-    """What else the source holds: notes, code that was not run, values that are no tensors."""
-    weights = route.initial
-    for note in weights.notes:
-        out.say(f"note: {note}")
-    if weights.code:
-        names = ", ".join(code.full for code in weights.code[:SHOWN])
-        more = f" and {len(weights.code) - SHOWN} more" if len(weights.code) > SHOWN else ""
-        out.warn(f"the source names code that was not run: {names}{more}")
-    if weights.skipped:
-        values = (
-            "1 value that is no tensor stays"
-            if len(weights.skipped) == 1
-            else (f"{len(weights.skipped)} values that are no tensors stay")
-        )
-        out.say(f"note: {values} behind:")
-        out.say(*(f"  {s.path}: {s.type} {s.text}" for s in weights.skipped[:SHOWN]))
-        if len(weights.skipped) > SHOWN:
-            out.say(f"  ... and {len(weights.skipped) - SHOWN} more (artifactkit inspect lists them)")
-
-
 def _forecast(route: Route, options: ConvertOptions) -> int:
     from ..forecast import forecast
 
     ahead = forecast(route, options.verify)
-    _show_losses(route.losses)
+    show_losses(route.losses)
     out.data(f"output: {size(route.nbytes)} in {count(len(route.files) + len(route.companions), 'file')}")
     out.data(f"memory: about {size(ahead.memory)} at most")
     out.data(f"time: about {duration(ahead.seconds)} ({ahead.why})")
     out.data("dry run: nothing was written")
     out.document(ok=True, forecast=ahead.to_json(), losses=[loss.to_json() for loss in route.losses])
     return 0
-
-
-def _show_ledger(conversion: Conversion, everything: bool) -> None:
-    parts = [f"{n} {what}" for what, n in conversion.outcomes().items()]
-    out.data(f"ledger: {count(len(conversion.ledger), 'source tensor')}: {', '.join(parts)}")
-    lines = [_entry_text(e) for e in conversion.ledger] if everything else _grouped(conversion.ledger)
-    _list(lines, everything, "--ledger prints all")
-
-
-def _entry_text(entry: Entry) -> str:
-    target = f" -> {entry.target}" if entry.target not in (None, entry.source) else ""
-    detail = f" ({entry.detail})" if entry.detail else ""
-    return f"{entry.source}{target}: {' + '.join(entry.outcomes)}{detail}"
-
-
-def _grouped(entries: list[Entry]) -> list[str]:
-    """A line for each outcome and reason: the only tensor it has, or how many and the first as an example."""
-    groups: dict[tuple[tuple[str, ...], str], list[Entry]] = {}
-    for entry in entries:
-        if entry.outcomes != ("kept",):
-            groups.setdefault((entry.outcomes, entry.detail), []).append(entry)
-    lines = []
-    for (outcomes, detail), group in groups.items():
-        first = group[0]
-        if len(group) == 1:
-            lines.append(_entry_text(first))
-            continue
-        example = first.source + (f" -> {first.target}" if first.target not in (None, first.source) else "")
-        why = f" ({detail})" if detail else ""
-        lines.append(f"{count(len(group), 'tensor')} {' + '.join(outcomes)}{why}: {example}, ...")
-    return lines
-
-
-def _show_losses(losses: list[Loss]) -> None:
-    if not losses:
-        out.data("losses: none")
-        return
-    out.data(f"losses: {len(losses)}")
-    groups: dict[tuple[str, str, bool], list[Loss]] = {}
-    for loss in losses:
-        groups.setdefault((loss.kind, loss.detail, loss.asked), []).append(loss)
-    lines = []
-    for (kind, detail, asked), group in groups.items():
-        names = [loss.tensor for loss in group if loss.tensor]
-        where = f" {names[0]}:" if len(names) == 1 else f" {count(len(names), 'tensor')}:" if names else ""
-        lines.append(f"{kind}:{where} {detail}" + (" (asked for)" if asked else ""))
-    _list(lines, False, "--json lists all")
-
-
-def _list(lines: list[str], everything: bool, how: str) -> None:
-    from ..errors import printable
-
-    out.data(*(f"  {printable(line)}" for line in (lines if everything else lines[:SHOWN])))
-    if not everything and len(lines) > SHOWN:
-        out.data(f"  ... and {len(lines) - SHOWN} more ({how})")
-
-
-def _route_json(route: Route) -> dict[str, object]:
-    weights = route.initial
-    return {
-        "format": route.opened.format.name,
-        "target": route.target.name,
-        "chosen": weights.chosen,
-        "steps": [step.to_json() for step in route.steps],
-        "files": [{"name": f.name, "size": f.size} for f in route.files],
-        "nbytes": route.nbytes,
-        "notes": weights.notes,
-        "code": [{"name": c.full, "count": c.count} for c in weights.code],
-        "skipped": [{"path": s.path, "type": s.type, "value": s.text} for s in weights.skipped],
-    }
-
-
-def _conversion_json(conversion: Conversion) -> dict[str, object]:
-    return {
-        "ledger": [entry.to_json() for entry in conversion.ledger],
-        "aliases": {name: alias.target for name, alias in conversion.route.final.aliases.items()},
-        "losses": [loss.to_json() for loss in conversion.losses],
-        "checks": [check.to_json() for check in conversion.report.checks],
-        "inputs": [digest.to_json() for digest in conversion.inputs],
-        "outputs": [digest.to_json() for digest in conversion.outputs],
-        "statement": conversion.statement,
-    }
