@@ -13,7 +13,7 @@ from dataclasses import replace
 from . import trees
 from .artifact import TensorView
 from .attest import PATHS, options_of, root_of
-from .errors import ArtifactkitError
+from .errors import ArtifactkitError, Corrupt
 from .opening import open_source
 from .placing import sha256_file
 from .provenance import statement as st
@@ -52,6 +52,11 @@ def check_source(line: Line, bundle: str, artifact: str, source: str, origin: Or
     return items
 
 
+def _leads_out(name: str) -> bool:
+    """Whether a name is one outside of the folder it is in. A statement does not say what else of a machine is read."""
+    return os.path.isabs(name) or os.pardir in name.split("/")
+
+
 def _place(name: str, artifact: str, source: str) -> str:
     """Where an input should be: in the source's folder; a file that an option named may lie beside the artifact."""
     path = root_of(source) + name
@@ -60,8 +65,11 @@ def _place(name: str, artifact: str, source: str) -> str:
 
 
 def _with_paths(options: ConvertOptions, artifact: str, source: str) -> ConvertOptions:
-    """The options with the files that they name where they are now."""
+    """The options with the files that they name where they are now. Corrupt for a name that leads elsewhere."""
     named = {key: str(value) for key in PATHS if (value := getattr(options, key)) is not None}
+    out = next((name for name in named.values() if _leads_out(name)), None)
+    if out is not None:
+        raise Corrupt("an option's file leads out of the source", file=out)
     return replace(options, **{key: _place(name, artifact, source) for key, name in named.items()})  # type: ignore[arg-type]
 
 
@@ -75,7 +83,7 @@ def _inputs(line: Line, artifact: str, source: str) -> list[Item]:
     single = len(stated) - len(given) == 1 and not trees.is_dir(source)
     items = []
     for name, digest in stated.items():
-        if os.path.isabs(name) or os.pardir in name.split("/"):
+        if _leads_out(name):
             items.append(Item("source", "failed", "an input's name leads out of the source", name))
             continue
         # A single file may have another name by now.

@@ -48,6 +48,7 @@ class Bundle:
 
     path: str
     lines: tuple[Line, ...]
+    real: str  # the path with links followed: the same for the same file
 
     def of(self, kind: Kind) -> list[Line]:
         return [line for line in self.lines if line.kind == kind]
@@ -82,7 +83,7 @@ def read(path: str) -> Bundle:
         raise Corrupt("the file holds no statement", file=path)
     if data[-1:] != b"\n":
         raise Corrupt("the last line has no end: the file was cut off", file=path, offset=len(data))
-    return Bundle(path, tuple(lines))
+    return Bundle(path, tuple(lines), os.path.realpath(path))
 
 
 def _line(path: str, number: int, offset: int, raw: bytes) -> Line:
@@ -95,6 +96,10 @@ def _line(path: str, number: int, offset: int, raw: bytes) -> Line:
     twice = _duplicate(value)
     if twice is not None:
         raise Corrupt(f"line {number} has a key twice", file=path, offset=offset, found=twice)
+    try:
+        st.canonical(value)
+    except ValueError:  # 1e999 is JSON, and infinite here
+        raise Corrupt(f"line {number} has a number that no double holds", file=path, offset=offset) from None
     return Line(number, offset, raw, value, _kind(value))
 
 
@@ -128,7 +133,7 @@ def add_verdicts(path: str, verdicts: Iterable[Object]) -> None:
     real = os.path.realpath(path)
     try:
         with locked(real) as fd:
-            kept = [line.raw for line in read(real).lines if (st.verdict_key(line.value) or "none") not in keys]
+            kept = [line.raw for line in read(real).lines if st.verdict_key(line.value) not in keys]
             data = b"".join(raw + b"\n" for raw in kept) + b"".join(map(st.line, fresh))
             if len(data) > MAX_BUNDLE:
                 raise LimitExceeded("the file of statements is full", file=path, expected=f"at most {MAX_BUNDLE} bytes")
@@ -143,6 +148,6 @@ def add_verdicts(path: str, verdicts: Iterable[Object]) -> None:
                     )  # fmt: skip
                 stage.commit()
     except FileNotFoundError:
-        raise Unreadable("no such file", file=path) from None
+        raise Unreadable("no such file", file=path, hint="it was removed meanwhile: convert writes it") from None
     except OSError as error:
         raise failed(error, path) from error

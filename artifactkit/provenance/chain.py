@@ -18,6 +18,7 @@ from .statement import Object
 
 MAX_LOOKED_AT = 256  # files of statements in one folder
 MAX_SIZE = 4 << 20  # bytes of one that is looked at because it might be about an input
+MAX_ALL = 32 << 20  # bytes of all that are looked at
 MAX_DEPTH = 64  # conversions after one another
 
 
@@ -45,7 +46,10 @@ class Node:
 
 @dataclass(slots=True)
 class Made:
-    """How files were made: one provenance statement, and what else is said beside it."""
+    """How files were made: one provenance statement, and what else is said beside it.
+
+    Of several in one file the first has what else is said: each would have it all, and a file has thousands of lines.
+    """
 
     path: str
     line: int
@@ -78,6 +82,7 @@ class _Index:
     def __init__(self, folders: Iterable[str]) -> None:
         self.folders = list(dict.fromkeys(folders))
         self.notes: list[str] = []
+        self._left = MAX_ALL
         self._found: dict[str, tuple[Bundle, Line]] | None = None
 
     def get(self, sha256: str) -> tuple[Bundle, Line] | None:
@@ -98,12 +103,18 @@ class _Index:
         for name in names[:MAX_LOOKED_AT]:
             path = os.path.join(folder, name)
             try:
-                if os.path.getsize(path) > MAX_SIZE:
+                size = os.path.getsize(path)
+                if size > MAX_SIZE:
                     self.notes.append(f"{path}: larger than {MAX_SIZE} bytes, not read")
                     continue
+                if size > self._left:
+                    self.notes.append(f"{path}: not read, since {MAX_ALL} bytes of statements were")
+                    continue
+                self._left -= size
                 read = bundle.read(path)
-                for line in read.of("provenance"):
+                for line in read.lines:
                     shape.check(path, line)
+                for line in read.of("provenance"):
                     for digest in check.subjects(line.value).values():
                         found.setdefault(digest, (read, line))
             except (ArtifactkitError, OSError) as error:
@@ -127,14 +138,16 @@ def follow(found: Bundle, search: Sequence[str] = ()) -> Chain:
     for line in found.lines:
         shape.check(found.path, line)
     index = _Index([os.path.dirname(found.path), *search])
-    seen: set[tuple[str, int]] = set()
+    seen: dict[str, set[int]] = {}
     made = [_made(found, line, index, seen, 0) for line in found.of("provenance")]
     others = [] if made else [*_verdicts(found), *_others(found)]
     return Chain(made, others, index.notes)
 
 
-def _made(found: Bundle, line: Line, index: _Index, seen: set[tuple[str, int]], depth: int) -> Made:
-    seen.add((os.path.realpath(found.path), line.number))
+def _made(found: Bundle, line: Line, index: _Index, seen: dict[str, set[int]], depth: int) -> Made:
+    """``seen`` are the lines that were drawn: {file: numbers}. So each is drawn once, however they are tied."""
+    first = found.real not in seen
+    seen.setdefault(found.real, set()).add(line.number)
     predicate = line.value["predicate"]
     definition, run = predicate["buildDefinition"], predicate["runDetails"]
     made = Made(
@@ -146,8 +159,8 @@ def _made(found: Bundle, line: Line, index: _Index, seen: set[tuple[str, int]], 
         [Node(name, sha256) for name, sha256 in check.subjects(line.value).items()],
         definition["externalParameters"],
         definition.get("internalParameters", {}),
-        verdicts=_verdicts(found),
-        others=_others(found),
+        verdicts=_verdicts(found) if first else [],
+        others=_others(found) if first else [],
         times=run.get("metadata", {}),
     )
     for item in definition.get("resolvedDependencies", []):
@@ -164,7 +177,7 @@ def _made(found: Bundle, line: Line, index: _Index, seen: set[tuple[str, int]], 
         if before is None:
             continue
         bundle_, its_line = before
-        if (os.path.realpath(bundle_.path), its_line.number) in seen:
+        if its_line.number in seen.get(bundle_.real, ()):
             node.again = True
         else:
             node.made = _made(bundle_, its_line, index, seen, depth + 1)

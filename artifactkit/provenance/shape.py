@@ -147,7 +147,8 @@ def _verdict(fields: _Fields, predicate: Object) -> None:
 
 def _says_ours(line: Line) -> bool:
     """Whether the line is one that we would have written, even if its checksum is gone."""
-    return (b'"' + st.BUILD_TYPE.encode() + b'"') in line.raw or (b'"' + st.VERIFY_TYPE.encode() + b'"') in line.raw
+    types = (b'"' + of.encode() + b'"' for of in (st.BUILD_TYPE, st.VERIFY_TYPE))
+    return any(of in line.raw for of in types) or st.is_ours(line.value)  # the type may be spelt with escapes
 
 
 def _ours(fields: _Fields, line: Line) -> None:
@@ -157,6 +158,9 @@ def _ours(fields: _Fields, line: Line) -> None:
         _our_provenance(fields, statement["predicate"]["buildDefinition"])
     else:
         predicate = statement["predicate"]
+        where = "predicate.configuration[0]"
+        harness = predicate["configuration"][0] if predicate["configuration"] else {}
+        fields.get(fields.mapping(harness, where, "annotations"), f"{where}.annotations", "device", str)
         passed = bool(predicate.get("passedTests")) and not predicate.get("failedTests")
         wanted = "PASSED" if passed else "FAILED"
         if predicate["result"] != wanted:

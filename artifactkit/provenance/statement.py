@@ -190,7 +190,7 @@ def _sorted(descriptors: Iterable[Object]) -> list[Object]:
     return sorted(descriptors, key=lambda d: (d.get("name", ""), d.get("uri", "")))
 
 
-def verdict_key(statement: Object) -> tuple[object, ...] | None:
+def verdict_key(statement: Object) -> bytes | None:
     """What a verdict of ours is about, its findings apart: a later one with the same key takes its place."""
     harness = _harness(statement)
     if harness is None:
@@ -199,8 +199,8 @@ def verdict_key(statement: Object) -> tuple[object, ...] | None:
     if not isinstance(notes, dict):
         return None
     rest = statement["predicate"]["configuration"][1:]
-    names = tuple(d.get("uri") or d.get("name") for d in rest if isinstance(d, dict))
-    return (notes.get("device"), canonical(notes.get("options")), names)
+    names = [d.get("uri") or d.get("name") for d in rest if isinstance(d, dict)]
+    return canonical([notes.get("device"), notes.get("options"), names])
 
 
 def _harness(statement: Object) -> Object | None:

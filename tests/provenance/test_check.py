@@ -243,6 +243,20 @@ def test_names_that_lead_out_of_the_source(tmp_path: Path, fixtures: Path, name:
     assert (item.detail, item.file, item.found) == ("an input's name leads out of the source", name, None)
 
 
+@pytest.mark.parametrize("outside", [True, False])
+def test_the_file_of_an_option_leads_nowhere_else(tmp_path: Path, fixtures: Path, outside: bool) -> None:
+    (tmp_path / "made").mkdir()
+    artifact = convert(fixtures / "tiny-llama", tmp_path / "made" / "t.gguf", quantize="q8_0")
+    secret = tmp_path / "other.gguf" if outside else artifact.with_name("other.gguf")
+    secret.write_text("secret")
+    name = str(secret) if outside else secret.name
+    for said in (name, f"../{secret.name}") if outside else (name,):
+        rewritten(artifact, lambda s, said=said: _external(s)["options"].update(imatrix=said))  # type: ignore[misc]
+        [item] = [item for item in checked(artifact, fixtures / "tiny-llama") if item.subject == "ledger"]
+        assert ("an option's file leads out of the source" in item.detail) is outside
+        assert item.file == (said if outside else str(secret))
+
+
 def test_a_link_to_a_folder_is_a_file_too_many(tmp_path: Path, fixtures: Path) -> None:
     out = convert(fixtures / "tiny-llama", tmp_path / "out")
     (out / "more").symlink_to(tmp_path)
@@ -380,6 +394,59 @@ def test_any_value_anywhere(tmp_path_factory: pytest.TempPathFactory, value: obj
         shape.check("x", line)
 
 
+def test_what_is_spelt_otherwise_is_held_to_the_same(made: Path) -> None:
+    """A type of ours spelt with an escape is read as ours, so what only ours have is asked of it."""
+    statement = json.loads(statements(made).read_bytes())
+    del _definition(statement)["internalParameters"]
+    text = st.line(statement)
+    kind = st.BUILD_TYPE.encode()
+    assert text.count(kind) == 1
+    statements(made).write_bytes(text.replace(kind, b"\\u%04x" % kind[0] + kind[1:]))
+    with pytest.raises(Corrupt, match="internalParameters"):
+        checked(made)
+
+
+@pytest.mark.parametrize("text", ["1e999", "-1e999", "1e308"])
+def test_numbers_that_no_double_holds(made: Path, text: str) -> None:
+    path = statements(made)
+    line = path.read_bytes()
+    other = b'{"builder":{"id":"x:y"},"size":%s}\n' % text.encode()
+    path.write_bytes(line + other)
+    if text == "1e308":
+        assert checked(made) == []
+        return
+    with pytest.raises(Corrupt, match="no double holds"):
+        checked(made)
+
+
+@pytest.mark.parametrize("device", [["cpu"], {}, None, 1])
+def test_a_device_that_is_no_text(made: Path, fixtures: Path, akit: Akit, device: object) -> None:
+    """A verdict of ours, sealed by somebody: said to be wrong, also by verify, which looks for those to replace."""
+    assert akit("verify", made, "--against", fixtures / "trainer.ckpt").returncode == 0
+    path = statements(made)
+    first, second = path.read_bytes().splitlines(keepends=True)
+    verdict = json.loads(second)
+    verdict["predicate"]["configuration"][0]["annotations"]["device"] = device
+    path.write_bytes(first + st.line(st.sealed(verdict)))
+    with pytest.raises(Corrupt, match=r"annotations\.device"):
+        checked(made)
+    assert akit("verify", made, "--against", fixtures / "trainer.ckpt").returncode == 3
+
+
+def test_a_neighbour_with_a_broken_verdict(tmp_path: Path, fixtures: Path) -> None:
+    """Other files are read whole or not at all: a line in them may be anything."""
+    one = convert(fixtures / "plain.pt", tmp_path / "one.safetensors")
+    two = convert(one, tmp_path / "two.safetensors", dtype=dtypes.parse("bf16"))
+    [made] = chain.follow(check.read_for(str(two))).made
+    assert made.inputs[0].made is not None
+    verdict = {"_type": st.STATEMENT_TYPE, "predicateType": st.VERDICT_TYPE, "predicate": {}, "subject": []}
+    with statements(one).open("ab") as file:
+        file.write(st.line(verdict))
+    found = chain.follow(check.read_for(str(two)))
+    assert found.made[0].inputs[0].made is None
+    assert any("one.safetensors.intoto.jsonl" in note for note in found.notes)
+
+
 # More than one line.
 
 
@@ -431,6 +498,51 @@ def test_a_chain_ends_however_it_is_tied(tmp_path: Path, fixtures: Path) -> None
     assert made.inputs[0].again
     (tmp_path / "bad.intoto.jsonl").write_text("no JSON\n")
     assert any("bad.intoto.jsonl" in note for note in chain.follow(check.read_for(str(one))).notes)
+
+
+def test_many_lines_are_each_said_once(made: Path) -> None:
+    """Ten thousand lines fit into three megabytes: what is said of each must not be said again for all others."""
+    line = bundle.read(str(made) + st.SUFFIX).lines[0]
+    verdict = {
+        "_type": st.STATEMENT_TYPE, "predicateType": st.VERDICT_TYPE, "subject": line.value["subject"],
+        "predicate": {"result": "PASSED", "configuration": [{"uri": "x:y"}]},
+    }  # fmt: skip
+    other = {"payloadType": "x", "payload": ""}
+    statements(made).write_bytes((line.raw + b"\n") * 300 + st.line(verdict) * 300 + st.line(other) * 300)
+    found = chain.follow(check.read_for(str(made))).made
+    assert len(found) == 300
+    assert [(len(m.verdicts), len(m.others)) for m in found] == [(300, 300)] + [(0, 0)] * 299
+    assert checked(made) == []
+
+
+def test_the_line_that_is_about_the_artifact_is_compared(made: Path) -> None:
+    """Among several: the one that fits, before one of ours that does not, before the one that comes nearest."""
+    line = statements(made).read_bytes()
+    strange = json.loads(line)
+    _definition(strange)["buildType"] = "x:y"
+    del _definition(strange)["internalParameters"]
+    stale = json.loads(line)
+    stale["subject"][0]["digest"]["sha256"] = "0" * 64
+    found = [st.line(strange), st.line(st.sealed(stale))]
+    for texts, number in (([found[1], found[0]], 2), (found, 1), ([found[1], line], 2), ([found[0], line], 2)):
+        statements(made).write_bytes(b"".join(texts))
+        here = check.digests(check.artifact_files(str(made)))
+        items, best = check.check_artifact(check.read_for(str(made)), here, True)
+        assert check.failures(items) == []
+        assert best is not None
+        assert best.number == number
+
+
+@pytest.mark.parametrize("limit", [10, 32 << 20])
+def test_statements_that_are_too_many_to_look_at(
+    tmp_path: Path, fixtures: Path, monkeypatch: pytest.MonkeyPatch, limit: int
+) -> None:
+    one = convert(fixtures / "plain.pt", tmp_path / "one.safetensors")
+    two = convert(one, tmp_path / "two.safetensors", dtype=dtypes.parse("bf16"))
+    monkeypatch.setattr(chain, "MAX_ALL", limit)
+    found = chain.follow(check.read_for(str(two)))
+    assert (found.made[0].inputs[0].made is None) is (limit == 10)
+    assert len(found.notes) == (2 if limit == 10 else 0)
 
 
 # A killed run.
