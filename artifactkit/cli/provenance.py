@@ -148,7 +148,7 @@ def check(file: File, source: Source = None, require_pinned: o.RequirePinned = F
     found = checks.read_for(artifact)
     items = checks.check_shapes(found)
     files = checks.artifact_files(artifact)
-    with out.progress(f"hashing {artifact}", sum(map(os.path.getsize, files.values()))) as advance:
+    with out.progress(f"hashing {artifact}", checks.nbytes(files)) as advance:
         here = checks.digests(files, advance)
     judged, line = checks.check_artifact(found, here, not os.path.isdir(artifact))
     items += judged + checks.check_verdicts(found, here)

@@ -6,6 +6,7 @@ agree, but for what can be computed again from the source (``retrace``).
 
 from __future__ import annotations
 
+import contextlib
 import os
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
@@ -47,6 +48,12 @@ class Item:
 
 def artifact_files(artifact: str) -> dict[str, str]:
     """The files of an artifact, by the names that its statement has for them: {name: path}. Unreadable if none is."""
+    if not os.path.lexists(artifact):
+        raise Unreadable(
+            "the artifact is not here, only what is stated of it", file=artifact,
+            expected=f"{artifact}, as {bundle.beside(artifact)} states",
+            hint="put it back beside its statements; artifactkit provenance show says what it was",
+        )  # fmt: skip
     if not os.path.isdir(artifact):
         return {os.path.basename(artifact): artifact}
     found = {}
@@ -57,15 +64,27 @@ def artifact_files(artifact: str) -> dict[str, str]:
             path = os.path.join(root, name)
             found[os.path.relpath(path, artifact).replace(os.sep, "/")] = path
     if not found:
-        raise Unreadable("the folder is empty", file=artifact)
+        raise Unreadable("the folder is empty", file=artifact, hint="give the folder that was made, with its files")
     return found
+
+
+def nbytes(files: dict[str, str]) -> int:
+    """How many bytes there are to be hashed, for a bar; what is absent counts as none, and is told by ``digests``."""
+    total = 0
+    for path in files.values():
+        with contextlib.suppress(OSError):
+            total += os.path.getsize(path)
+    return total
 
 
 def digests(files: dict[str, str], advance: Callable[[int], None] | None = None) -> dict[str, Digest]:
     """The sha256 of each file, by name."""
     found = {}
     for name, path in files.items():
-        found[name] = sha256_file(File(path))
+        try:
+            found[name] = sha256_file(File(path))
+        except Unreadable as error:
+            raise error.located(hint="an artifact is made of regular files; convert writes it anew") from error
         if advance is not None:
             advance(found[name].size)
     return found
@@ -116,12 +135,23 @@ def check_artifact(found: Bundle, here: dict[str, Digest], single: bool) -> tupl
     lines = found.of("provenance")
     if not lines:
         return [Item("artifact", "failed", "no statement says how it was made", file=found.path)], None
-    lines.sort(key=lambda line: (not st.is_ours(line.value), -_alike(line, here)))
-    best = max(lines, key=lambda line: (_differences(line, here, single) == [], st.is_ours(line.value)))
+    now = {name: digest.sha256 for name, digest in here.items()}
+    best = min(
+        lines,
+        key=lambda line: (not _is_about(line, now, single), not st.is_ours(line.value), -_alike(line, here)),
+    )
     differences = _differences(best, here, single)
     if differences:
         return differences, best
     return [Item("artifact", "passed", _intact(here, best), file=None)], best
+
+
+def _is_about(line: Line, now: dict[str, str], single: bool) -> bool:
+    """Whether ``_differences`` would find none, told without a list of them: there may be ten thousand lines."""
+    stated = subjects(line.value)
+    if single and len(stated) == len(now) == 1:
+        return [*stated.values()] == [*now.values()]
+    return stated == now
 
 
 def _alike(line: Line, here: dict[str, Digest]) -> int:
@@ -196,7 +226,11 @@ def read_for(artifact: str) -> Bundle:
         return bundle.read(artifact)
     path = bundle.beside(artifact)
     if not os.path.lexists(artifact) and not os.path.lexists(path):
-        raise Unreadable("no such file or folder", file=artifact)
+        raise Unreadable(
+            "no such file or folder",
+            file=artifact,
+            hint=f"give an artifact that was made, or its file of statements (*{st.SUFFIX})",
+        )
     if not os.path.lexists(path):
         raise Unreadable("no statement stands beside it", file=artifact, expected=path, hint=_why_none(artifact))
     return bundle.read(path)
