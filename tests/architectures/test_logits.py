@@ -20,9 +20,6 @@ from artifactkit.translate import plan
 from artifactkit.types import ReadOptions, WriteOptions
 
 pytestmark = pytest.mark.slow
-transformers = pytest.importorskip("transformers")
-torch = pytest.importorskip("torch")
-pytest.importorskip("xllamacpp")
 
 BOUND, GELU_BOUND = 1e-4, 1e-3  # times the greatest logit, or 1
 
@@ -41,6 +38,9 @@ def gguf_of(source: Path, target: Path) -> Any:
 
 @pytest.mark.parametrize("name", tiny.MODELS)
 def test_llama_cpp_agrees_with_transformers(name: str, tmp_path: Path) -> None:
+    import torch
+    import transformers  # here, so that the quick tier does not wait for it
+
     source = tiny.write(name, tmp_path / name)
     arch = gguf_of(source, tmp_path / "x.gguf")
     ids = np.random.default_rng(5).integers(3, 260, 150)
