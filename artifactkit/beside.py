@@ -17,7 +17,7 @@ import re
 import stat
 
 from .errors import DestinationExists, OutputError, UsageError
-from .filesystem import NAME_MAX, failed, fsync, is_at, lock, try_lock
+from .filesystem import NAME_MAX, failed, fsync, is_at, lock, resolved, try_lock
 
 DUE, WAS = "due", "was"
 LEFTOVER = re.compile(r"\.artifactkit-(due|was)-([0-9a-f]{8})-([0-9a-f]{16})\.tmp")
@@ -35,6 +35,14 @@ def identity(path: str) -> str | None:
     return hashlib.sha256(f"{info.st_dev} {info.st_ino} {info.st_mtime_ns}".encode("ascii")).hexdigest()[:16]
 
 
+def path_of(artifact: str, suffix: str) -> str:
+    """The file beside ``artifact``: named as that was given, unless that is no name (``.``, ``out/..``)."""
+    path = artifact.rstrip(os.sep)
+    if os.path.basename(path) in ("", os.curdir, os.pardir):
+        path = os.path.join(*resolved(artifact))
+    return path + suffix
+
+
 class Beside:
     """The file ``destination + suffix``. ``stem`` is how the names begin under which it is staged, in ``parent``."""
 
@@ -43,7 +51,7 @@ class Beside:
         self.destination = destination
         self.suffix = suffix
         self.path = destination + suffix
-        self.given = given.rstrip(os.sep) + suffix
+        self.given = path_of(given, suffix)
         self._due: str | None = None
         self._was: str | None = None
         self._identity = ""

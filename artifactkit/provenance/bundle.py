@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
+from ..beside import path_of
 from ..containers import strict_json
 from ..errors import Corrupt, LimitExceeded, OutputError, Unreadable
 from ..files import File
@@ -56,7 +57,7 @@ class Bundle:
 
 def beside(artifact: str) -> str:
     """Where the statements about an artifact are: ``model.safetensors.intoto.jsonl``, ``folder.intoto.jsonl``."""
-    return artifact.rstrip(os.sep) + st.SUFFIX
+    return path_of(artifact, st.SUFFIX)
 
 
 def read(path: str) -> Bundle:

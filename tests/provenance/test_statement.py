@@ -214,6 +214,22 @@ def test_a_builder_that_is_no_uri(given: str, monkeypatch: pytest.MonkeyPatch) -
 # Where it may stand.
 
 
+@pytest.mark.parametrize("given", ["out", "out/", "out/.", "x/../out"])
+def test_it_is_found_however_the_folder_is_called(
+    tmp_path: Path, fixtures: Path, monkeypatch: pytest.MonkeyPatch, given: str
+) -> None:
+    (tmp_path / "x").mkdir()
+    monkeypatch.chdir(tmp_path)
+    chosen = ConvertOptions(target_format="safetensors")
+    done = execute(plan(str(fixtures / "tiny-llama"), given, chosen), chosen)
+    assert done.statement is not None
+    beside = str(tmp_path / "out.intoto.jsonl")
+    assert os.path.realpath(done.statement) == check.read_for(given).real == beside
+    for folder, inside in (("out", "."), ("out", "./"), ("out", "../out/."), ("x", "../out")):
+        monkeypatch.chdir(tmp_path / folder)
+        assert check.read_for(inside).real == beside
+
+
 def test_a_name_that_leaves_no_room_for_the_statements(tmp_path: Path, fixtures: Path) -> None:
     name = "n" * (255 - len(".safetensors")) + ".safetensors"
     with pytest.raises(OutputError, match="too long"):
