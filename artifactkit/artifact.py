@@ -10,7 +10,7 @@ from .dtypes import DType, numel
 from .errors import ArtifactkitError
 from .files import File
 from .report import Loss, Outcome
-from .source import Source
+from .source import Source, files_of
 from .stored import StoredArray
 
 Kind = Literal["weights", "graph", "plan"]
@@ -188,6 +188,13 @@ class Weights:
     def nbytes(self) -> int:
         """Bytes of all tensors, each name counted."""
         return sum(t.nbytes for t in self)
+
+    def open_files(self) -> list[File]:
+        """The open files that tensors are read from, each once; first those that the reader pinned."""
+        found = {id(file): file for file in self.pinned}
+        for tensor in self:
+            found |= {id(file): file for file in files_of(tensor.source)}
+        return list(found.values())
 
 
 @dataclass(slots=True)

@@ -18,7 +18,7 @@ from .provenance.bundle import beside
 from .provenance.statement import SUFFIX, builder_id, line
 from .report import Check, Entry, Loss, Report, counted
 from .route import ConvertOptions, Route, refuse_losses
-from .source import FileSpan, files_of
+from .source import FileSpan
 from .staging import Stage
 from .types import OutputFile, Part, Placed, ReadOptions
 from .verify.accounting import ledger
@@ -79,7 +79,7 @@ def execute(route: Route, options: ConvertOptions, progress: Progress | None = N
     progress = progress or Progress()
     progress.total = sum(f.size for f in route.files)
     entries = ledger(route.initial, route.final)
-    pins = _pinned(route)
+    pins = route.initial.open_files()
     stage = _stage(route, options)
     _check_space(route, stage)
     conversion = Conversion(route, entries, Report(), list(route.losses))
@@ -125,14 +125,6 @@ def _statement(conversion: Conversion, options: ConvertOptions, began: str) -> b
             conversion.inputs, conversion.outputs, times,
         )
     )  # fmt: skip
-
-
-def _pinned(route: Route) -> list[File]:
-    """The open files that tensors are read from, each once."""
-    found = {id(file): file for file in route.initial.pinned}
-    for tensor in route.initial:
-        found |= {id(file): file for file in files_of(tensor.source)}
-    return list(found.values())
 
 
 def _check_unchanged(pins: list[File]) -> None:

@@ -21,7 +21,6 @@ from .provenance import statement as st
 from .provenance.bundle import Bundle
 from .provenance.statement import Object
 from .report import Check, Report
-from .source import files_of
 from .types import Origin
 
 NO_DEVICE = "none"
@@ -60,11 +59,11 @@ class Verdicts:
         self._worker.start()
 
     def _hash(self) -> None:
-        opened = {file.path: file for file in _pinned(self.artifact)}
+        opened = {file.path: file for file in reversed(self.artifact.weights.open_files())}
         for name, path in check.artifact_files(self.artifact.given).items():
             self.here[name] = sha256_file(opened.get(path) or File(path), self.stop)
         source = self.source.given
-        opened = {file.path: file for file in _pinned(self.source)}
+        opened = {file.path: file for file in reversed(self.source.weights.open_files())}
         for path in self.source.weights.files:
             digest = sha256_file(opened.get(path) or trees.open_file(path), self.stop)
             uri = st.public(path) if trees.find(path) is not None else None
@@ -109,11 +108,3 @@ def _of(checks: Sequence[Check], device: str) -> Iterator[Check]:
     for found in checks:
         if found.level != "function" or found.device == device:
             yield found
-
-
-def _pinned(opened: Opened) -> list[File]:
-    """The open files that tensors are read from."""
-    found = {id(file): file for file in opened.weights.pinned}
-    for tensor in opened.weights:
-        found |= {id(file): file for file in files_of(tensor.source)}
-    return list(found.values())
