@@ -17,10 +17,11 @@ from hypothesis import strategies as some
 from in_toto_messages import as_message
 
 from artifactkit import dtypes
-from artifactkit.errors import Corrupt, LimitExceeded, OutputError, Unreadable
+from artifactkit.errors import ArtifactkitError, Corrupt, LimitExceeded, OutputError, Unreadable
 from artifactkit.provenance import bundle, chain, check, shape
 from artifactkit.provenance import statement as st
 from artifactkit.provenance.check import Item
+from artifactkit.report import Check
 from artifactkit.retrace import check_source
 from artifactkit.route import ConvertOptions, plan
 from artifactkit.run import execute
@@ -392,6 +393,45 @@ def test_any_value_anywhere(tmp_path_factory: pytest.TempPathFactory, value: obj
     line = bundle.Line(1, 0, st.canonical(statement), statement, "provenance")
     with pytest.raises(Corrupt):
         shape.check("x", line)
+
+
+def _places(value: object, path: tuple[str | int, ...] = ()) -> list[tuple[str | int, ...]]:
+    """Where in a JSON value other values are."""
+    inner = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
+    return [place for key, item in inner for place in ((*path, key), *_places(item, (*path, key)))]
+
+
+@given(
+    at=some.integers(0, 10**6),
+    value=some.sampled_from(
+        ["", "x", "../x", "/x", "a=b", "re:(", "0" * 64, 0, -1, 10**18, 1.5, True, None, [], [[]], ["x"], {}, {"a": 1},
+         {"sha256": "0" * 64}, {"gitCommit": 1}, st.BUILD_TYPE, st.VERIFY_TYPE]
+    ),
+    gone=some.booleans(),
+    number=some.integers(0, 1),
+)  # fmt: skip
+def test_whatever_is_sealed_is_no_fault(
+    tmp_path_factory: pytest.TempPathFactory, at: int, value: object, gone: bool, number: int
+) -> None:
+    """Who writes another value can write its checksum too: it is found, or makes no difference, and no exception."""
+    original = _pair(tmp_path_factory)
+    artifact = original.with_name("sealed.npy")
+    shutil.copy(original, artifact)
+    lines = [json.loads(statements(original).read_bytes().splitlines()[0])]
+    verdict = st.build_verdict(lines[0]["subject"], [], [Check("values", "x", "passed")], "cpu", {})
+    lines.append(json.loads(st.line(verdict)))
+    places = _places(lines[number])
+    place = places[at % len(places)]
+    (_without(*place) if gone else _with(value, *place))(lines[number])
+    if isinstance(st._slot(lines[number]), dict):
+        st.sealed(lines[number])
+    statements(artifact).write_bytes(b"".join(map(st.line, lines)))
+    try:
+        checked(artifact, original.with_name("in.npy"))
+        chain.follow(check.read_for(str(artifact)))
+        bundle.add_verdicts(str(statements(artifact)), [verdict])
+    except ArtifactkitError as error:
+        assert error.exit_code in (1, 3)
 
 
 def test_what_is_spelt_otherwise_is_held_to_the_same(made: Path) -> None:
