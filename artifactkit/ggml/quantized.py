@@ -1,127 +1,34 @@
-"""ggml's quantised types: which can be had from what, and sources that quantise and dequantise as they are read.
+"""Floats as blocks, as sources that quantise when they are read, and what is refused before ggml would stumble over it.
 
-The arithmetic is ggml's own code, by way of libgguf; it checks nothing, so everything it would stumble over is refused
-here first: rows that are no whole blocks (garbage), a missing importance matrix (the process is aborted), values that
-are no numbers (a whole block is lost).
+ggml checks nothing: rows that are no whole blocks are garbage, without an importance matrix that a type needs the
+process is aborted, and a value that is no number loses a whole block.
 """
 
 from __future__ import annotations
 
 import os
-import re
 import threading
 import zlib
 from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
-from .artifact import KeyValue, TensorView, Weights
-from .casting import cast_block
-from .dtypes import BLOCKS, BY_NAME, DType
-from .errors import MissingExtra, Refused, UsageError
-from .floats import SOURCES
-from .source import CHUNK, Mapped, Source, spare
+from ..dtypes import DType
+from ..errors import Refused, UsageError
+from ..floats import SOURCES
+from ..source import CHUNK, Mapped, Source, spare
+from .blocks import as_f32, dequantize
+from .types import NEEDS_IMATRIX, TYPES, fits, library
 
 if TYPE_CHECKING:
     import numpy as np
 
-EXTRA = "gguf"
-F32 = BY_NAME["f32"]
-# Types of intermediate results, which ggml reads nowhere as weights.
-INTERNAL = frozenset({"q8_1", "q8_k"})
-# By lower names, without the two above.
-TYPES: dict[str, DType] = {d.name: d for d in BLOCKS if d.name not in INTERNAL}
-# llama.cpp's own rule (llama-quant.cpp, tensor_requires_imatrix); for three of them ggml aborts the process.
-NEEDS_IMATRIX = frozenset({"iq1_m", "iq1_s", "iq2_s", "iq2_xs", "iq2_xxs"})
 MAX_ROW = 1 << 24  # elements; the longest rows of real models have some hundred thousand
 F16_MAX = 65504.0
 NVFP4_MAX = 6 * 448.0  # its scales are f8 without a sign
 PIECE = 1 << 18  # elements that one thread quantises at a time
-
-
-def library() -> Any:
-    """The module ``libgguf``; MissingExtra when it is not installed."""
-    try:
-        import libgguf
-    except ImportError as error:
-        raise MissingExtra(
-            "ggml's quantised types need the package libgguf", expected="the extra `gguf`",
-            hint="pip install 'artifactkit[gguf]'",
-        ) from error  # fmt: skip
-    return libgguf
-
-
-def parse(text: str) -> DType:
-    """The quantised type called ``text``, in any case; UsageError with the names when there is none."""
-    found = TYPES.get(text.strip().lower().replace("-", "_"))
-    if found is None:
-        raise UsageError(f"unknown quantised type {text!r}", hint=f"one of {', '.join(TYPES)}")
-    return found
-
-
-def bits_per_weight(dtype: DType) -> float:
-    """4.5 for q4_0: scales and all."""
-    return dtype.bits / dtype.block
-
-
-def fits(shape: tuple[int, ...], dtype: DType) -> bool:
-    """Whether rows of ``shape`` are whole blocks of ``dtype``."""
-    return bool(shape) and shape[-1] % dtype.block == 0 and 0 not in shape
-
-
-# Matrices that llama.cpp reads as f32 only (llama-quant.cpp, tensor_allows_quantization; conversion/base.py).
-_FLOAT32 = re.compile(
-    r"_norm\.weight$|ffn_gate_inp\.weight$|ffn_gate_inp_shexp\.weight$|altup|laurel|per_layer_model_proj"
-    r"|^position_embd\.weight$|^token_types\.weight$|ssm_conv1d|shortconv\.conv\.weight$"
-    r"|time_mix_(first|w0|w1|w2|v0|v1|v2|a0|a1|a2|g1|g2|decay_w1|decay_w2|lerp_fused)\.weight$"
-    r"|attn_rel_b\.weight$|\.position_embd|sam\.pos_embd|sam\.neck\.|sam\.net_|\.rel_pos"
-)
-
-
-def float32_only(tensor: TensorView) -> bool:
-    """Whether llama.cpp takes this tensor of floats in f32 and in nothing else: vectors, norms, and a few matrices."""
-    return tensor.dtype.cls == "float" and (len(tensor.shape) < 2 or _FLOAT32.search(tensor.name) is not None)
-
-
-# -- from blocks to floats
-
-
-@dataclass(frozen=True, slots=True)
-class _Dequantize:
-    dtype: DType
-
-    def __call__(self, blocks: memoryview, out: memoryview) -> None:
-        # Each block is by itself, so that any number of them is one row.
-        library().dequantize_rows_into_raw(self.dtype.ggml, blocks, out, 1, len(out) // 4)
-
-
-def dequantized(source: Source, dtype: DType) -> Mapped:
-    """The values of ``source``, blocks of ``dtype``, as little-endian f32, as ggml computes them."""
-    nbytes = dtype.bits // 8
-    work = _Dequantize(dtype)
-    return Mapped(source, source.nbytes // nbytes, nbytes, 4 * dtype.block, work, f"dequantise {dtype}")
-
-
-def dequantize(blocks: memoryview | bytes, dtype: DType) -> np.ndarray:
-    """The values of whole blocks, as a flat f32 array."""
-    import numpy as np
-
-    out = np.empty(len(blocks) // (dtype.bits // 8) * dtype.block, "<f4")
-    if out.size:
-        _Dequantize(dtype)(memoryview(blocks), out.view("u1").data)
-    return out
-
-
-def dequantised_of(source: Source) -> tuple[Source, DType] | None:
-    """(the blocks, their type) when ``source`` is made of blocks by :func:`dequantized`, else None."""
-    if isinstance(source, Mapped) and isinstance(source.fn, _Dequantize):
-        return source.base, source.fn.dtype
-    return None
-
-
-# -- from floats to blocks
 
 _pools: dict[int, ThreadPoolExecutor] = {}
 _lock = threading.Lock()
@@ -261,17 +168,6 @@ class Quantized(Mapped):
             _check_scale(work, row, values, out, greatest)
 
 
-def as_f32(data: memoryview | bytes | bytearray, dtype: DType) -> np.ndarray:
-    """Floats of any type as a flat f32 array: exact but for f64. f64 beyond f32 becomes infinite."""
-    import numpy as np
-
-    if dtype.name == "f32":
-        return np.frombuffer(data, "<f4")
-    out = np.empty(len(data) // dtype.itemsize, "<f4")
-    cast_block(memoryview(data), out.view("u1").data, dtype, F32, "inf")
-    return out
-
-
 def _no_number(work: Quantization, row: int, values: np.ndarray) -> Refused:
     import numpy as np
 
@@ -319,13 +215,14 @@ def quantized(
         work.tensor, work.source_dtype, work.dtype, width, None, 1, work.threads
     )  # fmt: skip
     return Quantized(
-        source, rows, width * work.source_dtype.itemsize, work.dtype.row_bytes((width,)), _never, label, plan,
+        source, rows, width * work.source_dtype.itemsize, work.dtype.row_bytes((width,)), _by_row, label, plan,
         _Sums(rows),
     )  # fmt: skip
 
 
-def _never(rows: memoryview, out: memoryview) -> None:
-    raise NotImplementedError("rows are quantised by Quantized itself")
+def _by_row(rows: memoryview, out: memoryview) -> None:
+    """The function of rows alone that Mapped asks for. There is none: Quantized knows which rows they are."""
+    raise TypeError("the matrix that a row is of says by which importance it is quantised")
 
 
 def check(work: Quantization, shape: tuple[int, ...]) -> None:
@@ -380,43 +277,3 @@ def imatrix_for(values: np.ndarray, shape: tuple[int, ...]) -> tuple[bytes, int]
     flat = np.ascontiguousarray(values, "<f4").reshape(-1)
     experts = shape[0] if len(shape) == 3 and flat.size == shape[0] * shape[-1] else 1
     return flat.tobytes(), experts
-
-
-# -- what a file says of itself
-
-QUANTIZATION_VERSION = 2  # GGML_QNT_VERSION
-# llama.h, enum llama_ftype: the number of a file that is mostly of this type. k-quants: their plain "medium" recipes'.
-FILE_TYPES = {
-    "f32": 0, "f16": 1, "q4_0": 2, "q4_1": 3, "q8_0": 7, "q5_0": 8, "q5_1": 9, "q2_k": 10, "q3_k": 12, "q4_k": 15,
-    "q5_k": 17, "q6_k": 18, "iq2_xxs": 19, "iq2_xs": 20, "iq3_xxs": 23, "iq1_s": 24, "iq4_nl": 25, "iq3_s": 26,
-    "iq2_s": 28, "iq4_xs": 30, "iq1_m": 31, "bf16": 32, "tq1_0": 36, "tq2_0": 37, "mxfp4": 38,
-}  # fmt: skip
-FILE_TYPE, VERSION_KEY = "general.file_type", "general.quantization_version"
-
-
-def with_file_type(weights: Weights, file_type: int | None = None) -> Weights:
-    """``weights`` with the pairs that say how it is quantised: those of llama-quantize, where a type was changed.
-
-    ``file_type`` is given by a recipe; else it is that of the type that most elements of matrices have. Weights without
-    pairs stay as they are.
-    """
-    changed = any(s.outcome in ("quantised", "dequantised", "cast") for t in weights for s in t.steps)
-    made = weights.format != "gguf"  # not read from a file that says so already
-    if not weights.keyvalues or not (made or changed or file_type is not None):
-        return weights
-    counts: dict[str, int] = {}
-    for tensor in weights:
-        if len(tensor.shape) > 1:
-            counts[tensor.dtype.name] = counts.get(tensor.dtype.name, 0) + tensor.numel
-    most = max(sorted(counts), key=lambda name: counts[name], default="f32")
-    pairs = {pair.key: pair for pair in weights.keyvalues}
-    number = FILE_TYPES.get(most) if file_type is None else file_type
-    if number is not None:
-        pairs[FILE_TYPE] = KeyValue(FILE_TYPE, "u32", number)
-    else:
-        pairs.pop(FILE_TYPE, None)
-    if made or any(tensor.dtype.block > 1 for tensor in weights):  # llama.cpp's converter always writes it
-        pairs[VERSION_KEY] = KeyValue(VERSION_KEY, "u32", QUANTIZATION_VERSION)
-    else:
-        pairs.pop(VERSION_KEY, None)
-    return replace(weights, keyvalues=tuple(pairs.values()))
