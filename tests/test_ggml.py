@@ -208,6 +208,14 @@ def test_names_of_types() -> None:
         assert "q4_0" in str(caught.value.hint)
 
 
+def test_other_importance_makes_another_source() -> None:
+    values, dtype = normal((4, 256)), BY_NAME["q4_k"]
+    one, other = np.ones(256, "<f4"), np.linspace(1, 9, 256, dtype="<f4")
+    assert source_of(values, dtype, one) == source_of(values, dtype, one.copy())
+    assert source_of(values, dtype, one) != source_of(values, dtype, other)
+    assert source_of(values, dtype, one) != source_of(values, dtype)
+
+
 def test_without_the_library(monkeypatch: pytest.MonkeyPatch) -> None:
     import sys
 

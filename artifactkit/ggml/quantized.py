@@ -13,6 +13,7 @@ from array import array
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from hashlib import sha256
 from typing import TYPE_CHECKING
 
 from ..dtypes import DType
@@ -210,7 +211,9 @@ def quantized(
     if work.imatrix is None and row * 4 > CHUNK:  # each block is by itself, and a row may be as long as a file
         width = work.dtype.block
         rows *= row // width
-    label = f"quantise {work.source_dtype} -> {work.dtype}" + (" imatrix" if work.imatrix is not None else "")
+    label = f"quantise {work.source_dtype} -> {work.dtype}"
+    if work.imatrix is not None:  # the same floats by another importance are other blocks
+        label += f" imatrix {work.matrices} x {sha256(work.imatrix).hexdigest()}"
     plan = work if width == row else Quantization(
         work.tensor, work.source_dtype, work.dtype, width, None, 1, work.threads
     )  # fmt: skip
