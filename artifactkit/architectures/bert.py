@@ -7,6 +7,7 @@ the padding token's: the rows before are never looked up, and llama.cpp counts f
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 
 from ..artifact import TensorView
 from ..modeling import decoder as d
@@ -78,45 +79,29 @@ def _context_back(pairs: Pairs, tensors: Mapping[str, TensorView]) -> Mapping[st
     return {"max_position_embeddings": pairs.count("context_length") + pad + 1, "pad_token_id": pad}
 
 
-POSITIONS = SkipRows("pad_token_id", 1, "rows of padding positions, never looked up, are left out")
-ROBERTA = Architecture(
+ROBERTA = replace(
+    BERT,
     name="roberta",
-    gguf="bert",
     model_type="roberta",
     classes=("RobertaModel", "RobertaForMaskedLM"),
     outer_prefix="roberta.",
-    encoder=True,
-    gelu=True,
-    rows=_rows(POSITIONS),
+    rows=_rows(SkipRows("pad_token_id", 1, "rows of padding positions, never looked up, are left out")),
     keys=(
         *d.sizes(context="", kv_heads=""), *KEYS,
         Facts(("max_position_embeddings", "pad_token_id"), _context, _context_back),
     ),
     defaults={**DEFAULTS, "vocab_size": 50265, "pad_token_id": 1},
-    fixed=FIXED,
-    drops=DROPS,
     also=lambda pairs: pairs.get("tokenizer.ggml.model") == "gpt2",
     notes="embeddings alone: pooler, heads and the unused first rows of the positions stay behind",
 )
 
-XLM_ROBERTA = Architecture(
+XLM_ROBERTA = replace(  # RoBERTa's code with another vocabulary
+    ROBERTA,
     name="xlm_roberta",
-    gguf="bert",
     model_type="xlm-roberta",
     classes=("XLMRobertaModel", "XLMRobertaForMaskedLM"),
-    outer_prefix="roberta.",
-    encoder=True,
-    gelu=True,
-    rows=_rows(POSITIONS),
-    keys=(
-        *d.sizes(context="", kv_heads=""), *KEYS,
-        Facts(("max_position_embeddings", "pad_token_id"), _context, _context_back),
-    ),
     defaults={**DEFAULTS, "vocab_size": 30522, "pad_token_id": 1},
-    fixed=FIXED,
-    drops=DROPS,
     also=lambda pairs: pairs.get("tokenizer.ggml.model") == "t5",
-    notes="embeddings alone: pooler, heads and the unused first rows of the positions stay behind",
 )
 
 ARCHITECTURE = (BERT, ROBERTA, XLM_ROBERTA)
