@@ -65,7 +65,8 @@ def command(
     out.data(f"{src}: {opened.format.name} ({opened.format.title}), {kind}")
     if opened.folder:
         out.data(f"weights: {opened.path}")
-    run = "a runtime that knows the architecture" if weights.keyvalues else TO_RUN[kind]
+    # A format with typed facts of the model is made for a runtime that has the model's code in itself.
+    run = "a runtime that knows the architecture" if opened.format.keeps_keyvalues else TO_RUN[kind]
     out.data(f"settles: {settled}; leaves open: {open_layers}", f"to run it: {run}")
     _show_model(weights)
     _show_tensors(weights, tensors)
