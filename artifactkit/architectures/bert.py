@@ -14,7 +14,8 @@ from ..modeling import decoder as d
 from ..modeling.architecture import Architecture, Drop, Facts, Key, Pairs, Row
 from ..modeling.config import Config
 from ..modeling.encoder import CAUSAL, TOKEN_TYPES
-from ..modeling.ops import Op, SkipRows
+from ..modeling.ops import Op
+from ..modeling.parts import SkipRows
 
 L = "encoder.layer.{b}."
 

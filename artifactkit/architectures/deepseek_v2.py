@@ -13,7 +13,8 @@ from ..errors import RouteRefused
 from ..modeling import decoder as d
 from ..modeling.architecture import Architecture, Facts, Key, Pairs, Row
 from ..modeling.config import Config
-from ..modeling.ops import Apply, HeadSplit, Transpose
+from ..modeling.ops import Apply, Transpose
+from ..modeling.parts import HeadSplit
 from ..modeling.rope import READS, Rope
 
 ROPE = Rope(types=("default", "yarn"), dims="qk_rope_head_dim")

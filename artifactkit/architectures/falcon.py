@@ -13,7 +13,7 @@ from ..errors import RouteRefused
 from ..modeling import decoder as d
 from ..modeling.architecture import Architecture, Facts, Key, Pairs, Row
 from ..modeling.config import Config
-from ..modeling.ops import Grouped
+from ..modeling.parts import Grouped
 from ..modeling.rope import Rope
 
 L = "transformer.h.{b}."

@@ -8,7 +8,7 @@ from __future__ import annotations
 from ..modeling import decoder as d
 from ..modeling.architecture import Architecture, Facts, Key, Row
 from ..modeling.config import Config
-from ..modeling.ops import Stack
+from ..modeling.parts import Stack
 from ..modeling.rope import Rope
 
 

@@ -8,7 +8,8 @@ from ..errors import RouteRefused
 from ..report import Loss
 from .architecture import Drop, Facts, Key, Pairs, Row
 from .config import Config, shown
-from .ops import Op, Stack
+from .ops import Op
+from .parts import Halves, Stack
 
 When = Callable[[Config, int], bool]
 Pattern = Callable[[Config], list[object]]
@@ -148,8 +149,6 @@ def expert_rows(
     module: str, gate: str, up: str, down: str, router: str, fused: str, when: When | None = None
 ) -> tuple[Row, ...]:
     """Router and experts of a mixture: three matrices an expert, or the two tensors in which transformers 5 works."""
-    from .ops import Halves
-
     both, whole = f"{SOURCE}{fused}.gate_up_proj", f"{SOURCE}{fused}.down_proj"
     rows = [Row(f"{SOURCE}{router}.weight", f"{TARGET}ffn_gate_inp.weight", (), when)]
     for source, target in ((gate, "ffn_gate_exps"), (up, "ffn_up_exps"), (down, "ffn_down_exps")):

@@ -17,19 +17,8 @@ from artifactkit.artifact import KeyValue
 from artifactkit.dtypes import BY_NAME
 from artifactkit.errors import ArtifactkitError
 from artifactkit.modeling.config import Config
-from artifactkit.modeling.ops import (
-    Apply,
-    Grouped,
-    Halves,
-    HeadSplit,
-    Op,
-    Piece,
-    Regroup,
-    Split,
-    Stack,
-    Transpose,
-    rotary,
-)
+from artifactkit.modeling.ops import Apply, Op, Piece, Regroup, Transpose, rotary
+from artifactkit.modeling.parts import Grouped, Halves, HeadSplit, Split, Stack
 from artifactkit.source import Inline, read_all
 from artifactkit.translate import from_gguf, plan
 
