@@ -4,7 +4,8 @@ Two names cannot be taken at once. So the order is: the new file is written unde
 (``due``), the old one is moved aside (``was``), the artifact takes its name, the new file takes its own, the old one is
 removed. Whoever finds ``due`` or ``was`` later, the next line of the same process or the next run after a kill, can
 tell from the artifact's identity whether it took its name, and goes on or goes back. Seen from outside there is never
-an artifact with the file of another one: between the two renames it has none.
+an artifact with the file of another one: between the two renames it has none. Of two runs at once one waits for the
+other before the first of these renames: they are made under the lock of the folder that they happen in.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ def lock(path: str) -> int | None:
 
 @contextlib.contextmanager
 def locked(path: str) -> Iterator[int]:
-    """Hold the lock of the file at ``path``, waiting for whoever has it; its descriptor. OSError passes through.
+    """Hold the lock of the file or folder at ``path``, waiting for whoever has it; its descriptor. OSError passes.
 
     A file that was replaced while we waited is another file: its lock is taken anew.
     """

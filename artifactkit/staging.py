@@ -21,7 +21,7 @@ from typing import Self
 
 from . import beside, filesystem
 from .errors import DestinationExists, OutputError, UsageError
-from .filesystem import NAME_MAX, failed, fsync, is_at, lock, remove, resolved, try_lock
+from .filesystem import NAME_MAX, failed, fsync, is_at, lock, locked, remove, resolved, try_lock
 
 MARK = ".artifactkit-"  # .NAME.artifactkit-new-3f9a12bc.tmp: new is staged work, old is what --force is replacing
 NEW, OLD = "new", "old"
@@ -277,13 +277,7 @@ class Stage:
         assert self.made is not None
         try:
             self._sync()
-            if self._beside is not None:
-                token = self.made[-len("01234567.tmp") : -len(".tmp")]
-                self._beside.prepare(self.made, token, about, self.force)
-            while not self._take_name():
-                pass
-            if self._beside is not None:
-                self._beside.settle()
+            self._take_names(about)
             with contextlib.suppress(PermissionError):  # a folder that may be written to but not opened
                 fsync(self.parent)
         except FileExistsError as error:
@@ -293,6 +287,24 @@ class Stage:
                 raise self._appeared() from error
             raise failed(error, self.given) from error
         self._abandon()  # what was replaced bears the staged name now
+
+    def _take_names(self, about: bytes | None) -> None:
+        """Rename the artifact, and with it what stands beside it: alone, lest two runs mix theirs."""
+        if self._beside is None:
+            while not self._take_name():
+                pass
+            return
+        assert self.made is not None
+        token = self.made[-len("01234567.tmp") : -len(".tmp")]
+        with contextlib.ExitStack() as alone:
+            with contextlib.suppress(PermissionError):  # a folder that may be written to but not opened
+                alone.enter_context(locked(self.parent))
+            try:
+                self._beside.prepare(self.made, token, about, self.force)
+                while not self._take_name():
+                    pass
+            finally:
+                self._beside.settle()
 
     def _appeared(self) -> DestinationExists:
         return DestinationExists(

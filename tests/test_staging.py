@@ -443,6 +443,26 @@ def test_a_disk_that_fails_between_the_two(tmp_path: Path, monkeypatch: pytest.M
     assert contents(tmp_path) == {"out": "new", "out.about": "about new"}
 
 
+@pytest.mark.parametrize("folder", [False, True])
+def test_of_many_at_once_each_has_what_is_about_it(tmp_path: Path, folder: bool) -> None:
+    failures: list[BaseException] = []
+
+    def one(i: int) -> None:
+        for n in range(10):
+            text = f"{i}, {n}"
+            try:
+                put_beside(tmp_path / "out", text, None if i == 3 else text, folder=folder, force=True)
+            except ArtifactkitError as error:
+                failures.append(error)
+
+    run_all(one, 4)
+    assert failures == []
+    found = contents(tmp_path)
+    held = found.pop("out/x" if folder else "out")
+    assert found == ({} if held.startswith("3") else {"out.about": held})
+    assert set(listing(tmp_path)) <= {"out", "out.about"}
+
+
 def test_a_leftover_whose_artifact_is_another_by_now(tmp_path: Path) -> None:
     """The identity tells: what a killed run was about to put there is about a file that is gone."""
     from artifactkit.beside import identity
