@@ -57,10 +57,10 @@ MISTRAL = Architecture(
     when_null={**d.HEADS_NULL, **d.HEAD_DIM_NULL},
     fixed={"hidden_act": d.SILU},
     drops=(d.INV_FREQ,),
-    losses=d.window_loss(),
+    losses=d.WINDOW,
     writes={"sliding_window": None},
     also=lambda pairs: False,  # told from Llama by the class alone
-    notes="`sliding_window` is not computed: the same up to that many tokens",
+    notes=d.WINDOW_NOTE,
 )
 
 
@@ -94,9 +94,9 @@ MIXTRAL = Architecture(
     fixed={"hidden_act": d.SILU},
     aliases={"num_experts": "num_local_experts"},
     drops=(d.INV_FREQ,),
-    losses=d.window_loss(),
+    losses=d.WINDOW,
     also=_mixture,
-    notes="`sliding_window` is not computed: the same up to that many tokens",
+    notes=d.WINDOW_NOTE,
 )
 
 ARCHITECTURE = (LLAMA, MISTRAL, MIXTRAL)

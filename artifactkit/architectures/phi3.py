@@ -43,7 +43,7 @@ ARCHITECTURE = Architecture(
     when_null=d.HEADS_NULL,
     fixed={"hidden_act": d.SILU, "attention_bias": (False, None)},
     drops=(d.INV_FREQ,),
-    losses=d.window_loss(),
-    notes="`sliding_window` is not computed: the same up to that many tokens; longrope's set of factors is chosen by "
-          "the size of the context, in transformers by the length of the text",
+    losses=d.WINDOW,
+    notes=d.WINDOW_NOTE + "; longrope's set of factors is chosen by the size of the context, in "
+          "transformers by the length of the text",
 )

@@ -32,8 +32,6 @@ BASE = {
     "vocab_size": 151936, "hidden_act": "silu", "max_position_embeddings": 32768, "rms_norm_eps": 1e-6,
     "tie_word_embeddings": False, "use_sliding_window": False, "max_window_layers": 28, "layer_types": None,
 }
-WINDOW = d.window_loss(used=lambda config: config.flag("use_sliding_window"))
-WINDOW_NOTE = "`use_sliding_window` is not computed: the same up to `sliding_window` tokens"
 
 QWEN2 = Architecture(
     name="qwen2",
@@ -52,8 +50,8 @@ QWEN2 = Architecture(
     fixed={"hidden_act": d.SILU},
     checks=(d.windowed_types,),
     drops=(d.INV_FREQ,),
-    losses=WINDOW,
-    notes=WINDOW_NOTE,
+    losses=d.USED_WINDOW,
+    notes=d.USED_WINDOW_NOTE,
 )
 
 QWEN2_MOE = Architecture(
@@ -92,8 +90,8 @@ QWEN2_MOE = Architecture(
     aliases={"num_local_experts": "num_experts"},
     checks=(d.windowed_types,),
     drops=(d.INV_FREQ,),
-    losses=WINDOW,
-    notes=WINDOW_NOTE + "; layers without experts (`mlp_only_layers`, `decoder_sparse_step`) are refused",
+    losses=d.USED_WINDOW,
+    notes=d.USED_WINDOW_NOTE + "; layers without experts (`mlp_only_layers`, `decoder_sparse_step`) are refused",
 )
 
 ARCHITECTURE = (QWEN2, QWEN2_MOE)

@@ -18,8 +18,6 @@ BASE = {
     "tie_word_embeddings": False, "use_sliding_window": False, "attention_bias": False,
 }
 FIXED = {"hidden_act": d.SILU, "attention_bias": (False,)}
-WINDOW = d.window_loss(used=lambda config: config.flag("use_sliding_window"))
-WINDOW_NOTE = "`use_sliding_window` is not computed: the same up to `sliding_window` tokens"
 
 QWEN3 = Architecture(
     name="qwen3",
@@ -39,8 +37,8 @@ QWEN3 = Architecture(
     fixed=FIXED,
     checks=(d.windowed_types,),
     drops=(d.INV_FREQ,),
-    losses=WINDOW,
-    notes=WINDOW_NOTE,
+    losses=d.USED_WINDOW,
+    notes=d.USED_WINDOW_NOTE,
 )
 
 QWEN3_MOE = Architecture(
@@ -71,8 +69,8 @@ QWEN3_MOE = Architecture(
     inert=frozenset({"max_window_layers"}),
     aliases={"num_experts": "num_local_experts"},
     drops=(d.INV_FREQ,),
-    losses=WINDOW,
-    notes=WINDOW_NOTE + "; llama.cpp norms the weights of the chosen experts, so `norm_topk_prob` must be true",
+    losses=d.USED_WINDOW,
+    notes=d.USED_WINDOW_NOTE + "; llama.cpp norms the weights of the chosen experts, so `norm_topk_prob` must be true",
 )
 
 ARCHITECTURE = (QWEN3, QWEN3_MOE)

@@ -39,6 +39,6 @@ ARCHITECTURE = Architecture(
         "norm_type": ("layer_norm",),
     },
     drops=(d.INV_FREQ,),
-    losses=d.window_loss(),
-    notes="`sliding_window` is not computed: the same up to that many tokens",
+    losses=d.WINDOW,
+    notes=d.WINDOW_NOTE,
 )

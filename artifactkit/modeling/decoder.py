@@ -220,3 +220,9 @@ def window_loss(key: str = "sliding_window", used: Callable[[Config], bool] | No
         return [Loss("function-differs", text)]
 
     return losses
+
+
+# The two ways in which configs have a window that llama.cpp's graph lacks, and what is said of them.
+WINDOW, WINDOW_NOTE = window_loss(), "`sliding_window` is not computed: the same up to that many tokens"
+USED_WINDOW = window_loss(used=lambda config: config.flag("use_sliding_window"))
+USED_WINDOW_NOTE = "`use_sliding_window` is not computed: the same up to `sliding_window` tokens"
