@@ -53,6 +53,11 @@ _FLOAT32 = re.compile(
 )
 
 
+def float32_name(name: str, dimensions: int) -> bool:
+    """Whether llama.cpp takes the tensor ``name`` in f32 and in nothing else: vectors, norms, and a few matrices."""
+    return dimensions < 2 or _FLOAT32.search(name) is not None
+
+
 def float32_only(tensor: TensorView) -> bool:
-    """Whether llama.cpp takes this tensor of floats in f32 and in nothing else: vectors, norms, and a few matrices."""
-    return tensor.dtype.cls == "float" and (len(tensor.shape) < 2 or _FLOAT32.search(tensor.name) is not None)
+    """:func:`float32_name` of a tensor of floats."""
+    return tensor.dtype.cls == "float" and float32_name(tensor.name, len(tensor.shape))

@@ -8,20 +8,16 @@ from dataclasses import replace
 
 from ..artifact import Alias, Dropped, KeyValue, Step, TensorView, Weights
 from ..errors import ArtifactkitError, Corrupt, RouteRefused
+from ..ggml import float32_name
 from ..report import Loss
 from .architecture import CLASS_KEY, TIED_KEY, Architecture, Facts, Key, Row
 from .config import Config, check_understood, check_values
 from .ops import Piece, as_f32
 
-# llama.cpp adds and multiplies these in f32 only (llama-quant.cpp, tensor_allows_quantization; its own converter).
-F32_NAMES = re.compile(
-    r".*(_norm\.weight|\.ffn_gate_inp\.weight|\.ffn_gate_inp_shexp\.weight|position_embd\.weight|token_types\.weight)"
-)
-
 
 def stays_f32(name: str, dimensions: int) -> bool:
-    """Whether llama.cpp takes the GGUF tensor ``name`` in f32 only: vectors, norms, biases, routers, positions."""
-    return dimensions <= 1 or not name.endswith(".weight") or F32_NAMES.fullmatch(name) is not None
+    """Whether the GGUF tensor ``name`` is written in f32 whatever it was: what llama.cpp takes so alone, and biases."""
+    return not name.endswith(".weight") or float32_name(name, dimensions)
 
 
 def to_gguf(arch: Architecture, raw: dict[str, object], weights: Weights, file: str = "config.json") -> Weights:
