@@ -64,19 +64,16 @@ def keyvalues(arch: Architecture, config: Config, raw: dict[str, object]) -> Ite
 def _pair(arch: Architecture, kv: str, kind: str, value: object, config: Config, key: str) -> KeyValue:
     name = kv if kv.startswith(("general.", "tokenizer.")) else f"{arch.gguf}.{kv}"
     number = isinstance(value, int | float) and not isinstance(value, bool)
-    fits = {
-        "u32": isinstance(value, int) and number and 0 <= value < 2**32,
-        "f32": number and abs(value) < 3.4e38,  # type: ignore[arg-type]
-        "bool": isinstance(value, bool),
-        "string": isinstance(value, str),
-    }
-    if not fits.get(kind, True):
-        raise config.wrong(key, {"u32": "a whole number", "f32": "a number", "bool": "true or false"}.get(kind, "text"))
-    if kind == "f32":
-        value = float(value)  # type: ignore[arg-type]
-    if kind.startswith("arr["):
-        value = tuple(value)  # type: ignore[arg-type]
-    return KeyValue(name, kind, value)  # type: ignore[arg-type]
+    if kind == "f32" and isinstance(value, int | float) and number and abs(value) < 3.4e38:
+        return KeyValue(name, kind, float(value))
+    if kind.startswith("arr[") and isinstance(value, list | tuple):
+        return KeyValue(name, kind, tuple(value))
+    if kind == "u32" and isinstance(value, int) and number and 0 <= value < 2**32:
+        return KeyValue(name, kind, value)
+    if (kind == "bool" and isinstance(value, bool)) or (kind == "string" and isinstance(value, str)):
+        return KeyValue(name, kind, value)
+    wanted = {"u32": "a whole number", "f32": "a number", "bool": "true or false", "string": "text"}
+    raise config.wrong(key, wanted.get(kind, "a list"))
 
 
 class _Run:
