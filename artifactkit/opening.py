@@ -127,8 +127,7 @@ def _read_index(path: str, given_format: str | None, options: ReadOptions) -> tu
 def _absent(src: str) -> ArtifactkitError:
     if trees.is_url(src):
         return Unreadable("no such file or folder in this revision", file=src)
-    named = re.fullmatch(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*", src) and not src.endswith(WEIGHT_SUFFIXES)
-    if named and not os.path.exists(os.path.dirname(src)):
+    if trees.is_hub_name(src):
         return Unreadable("no such file or folder", file=src, hint=f"for the model on the hub: hf://{src}")
     parent = os.path.dirname(os.path.abspath(src))  # abspath takes a slash at the end away
     if not os.path.isdir(parent):

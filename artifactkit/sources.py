@@ -5,8 +5,6 @@
 
 from __future__ import annotations
 
-import os
-import re
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
@@ -134,15 +132,3 @@ def fetch(paths: Iterable[str], progress: Progress | None = None) -> int:
     for tree, names in by_tree.values():
         tree.fetch(names, progress)
     return sum(tree.size(name) for tree, names in by_tree.values() for name in names)
-
-
-# What a repository is not called, and a file is.
-_FILES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".pkl", ".npz", ".npy", ".gguf", ".onnx", ".json", ".plan")
-_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?:@[\w./%-]+)?")
-
-
-def is_hub_name(src: str) -> bool:
-    """Whether ``src`` is nothing here and looks like a repository on the hub, written as other tools write it."""
-    if _HUB_NAME.fullmatch(src) is None or src.endswith(_FILES):
-        return False
-    return not os.path.lexists(src) and not os.path.exists(os.path.dirname(src))

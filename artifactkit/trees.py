@@ -7,6 +7,7 @@ change while it is mounted. Its root has a scheme (``hf://owner/name@<commit>``)
 from __future__ import annotations
 
 import os
+import re
 from bisect import bisect_left
 from collections.abc import Iterable, Sequence
 from typing import Any, Protocol
@@ -134,3 +135,15 @@ def listing(folder: str) -> list[str]:
         return sorted(os.listdir(folder or os.curdir))
     except OSError as error:
         raise Unreadable(f"cannot list the folder: {error.strerror}", file=folder) from error
+
+
+# What a repository is not called, and a file is.
+_FILES = (".safetensors", ".pt", ".pth", ".bin", ".ckpt", ".pkl", ".npz", ".npy", ".gguf", ".onnx", ".json", ".plan")
+_HUB_NAME = re.compile(r"[A-Za-z0-9][\w.-]*/[A-Za-z0-9][\w.-]*(?:@[\w./%-]+)?")
+
+
+def is_hub_name(src: str) -> bool:
+    """Whether ``src`` is nothing here and looks like a repository on the hub, written as other tools write it."""
+    if _HUB_NAME.fullmatch(src) is None or src.endswith(_FILES):
+        return False
+    return not os.path.lexists(src) and not os.path.exists(os.path.dirname(src))

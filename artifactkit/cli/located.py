@@ -15,10 +15,10 @@ if TYPE_CHECKING:
 
 def locate(src: str, require_pinned: bool = False) -> Located:
     """As ``sources.locate``; what it tells goes to stderr, and refusals show the whole command to paste."""
-    from .. import sources
+    from .. import sources, trees
     from ..errors import Unreadable
 
-    if sources.is_hub_name(src):
+    if trees.is_hub_name(src):
         raise Unreadable(
             "no such file or folder", file=src, hint=f"for the model on the hub: {command(src, f'hf://{src}')}"
         )

@@ -112,14 +112,14 @@ def _located(paths: list[str], require_pinned: bool) -> tuple[list[str], list[Un
     """The paths with revisions of the hub mounted, and why some are not to be had; that ends no scan of the others."""
     if all(map(os.path.lexists, paths)):
         return paths, []
-    from ..sources import is_hub_name
+
     from .located import locate, say_commit
 
     found: list[str] = []
     absent: list[Unreadable] = []
     for path in paths:
         try:
-            located = locate(path, require_pinned) if trees.is_url(path) or is_hub_name(path) else None
+            located = locate(path, require_pinned) if trees.is_url(path) or trees.is_hub_name(path) else None
         except Unreadable as error:
             first, *rest = error.lines()
             out.say("error: " + first, *rest)
