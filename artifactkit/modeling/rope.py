@@ -99,7 +99,9 @@ class Rope:
     def rotated(self, config: Config, rope: Mapping[str, object]) -> int:
         """How many of a head's dimensions are turned."""
         partial = rope.get("partial_rotary_factor")
-        return int(self.head(config) * (1.0 if partial is None else float(partial)))  # type: ignore[arg-type]
+        return int(
+            self.head(config) * (1.0 if partial is None else number(partial, "partial_rotary_factor", config.file))
+        )
 
     def facts(self) -> Facts:
         return Facts(READS, self._forward, self._inverse, self._made, (FREQS, LONG, SHORT))
@@ -222,10 +224,10 @@ def yarn_attention(rope: Mapping[str, object], factor: float) -> float:
 
     given = rope.get("attention_factor")
     if given is not None:
-        return float(given)  # type: ignore[arg-type]
+        return number(given, "attention_factor")
     top, bottom = rope.get("mscale"), rope.get("mscale_all_dim")
     if top and bottom:
-        return mscale(float(top)) / mscale(float(bottom))  # type: ignore[arg-type]
+        return mscale(number(top, "mscale")) / mscale(number(bottom, "mscale_all_dim"))
     return mscale(1.0)
 
 
@@ -233,12 +235,15 @@ def longrope_attention(config: Config, rope: Mapping[str, object]) -> float:
     """What transformers multiplies cosine and sine with (``_compute_longrope_parameters``)."""
     given = rope.get("attention_factor")
     if given is not None:
-        return float(given)  # type: ignore[arg-type]
+        return number(given, "attention_factor", config.file)
     original = number(rope["original_max_position_embeddings"], "original_max_position_embeddings", config.file)
     if original < 1:
         raise config.wrong("original_max_position_embeddings", "a whole number above 0")
     factor = rope.get("factor")
-    scale = float(factor) if factor else config.count("max_position_embeddings") / original  # type: ignore[arg-type]
+    if factor:
+        scale = number(factor, "factor", config.file)
+    else:
+        scale = config.count("max_position_embeddings") / original
     return _longrope_usual(scale, original)
 
 
