@@ -53,6 +53,16 @@ class Tree(Protocol):
         ...
 
 
+class Names(tuple[str, ...]):
+    """Sorted names that know quickly what is among them."""
+
+    def __contains__(self, name: object) -> bool:
+        known = self.__dict__.get("known")
+        if known is None:
+            known = self.__dict__["known"] = frozenset(self)
+        return name in known
+
+
 _mounted: dict[str, Tree] = {}
 
 

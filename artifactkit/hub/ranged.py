@@ -15,6 +15,7 @@ from urllib.parse import urlsplit
 
 from ..errors import Corrupt, Unreadable
 from ..files import File
+from ..ranged import RangedFile
 from . import client
 from .listing import Entry
 
@@ -190,27 +191,14 @@ class Ranges:
             self._direct = str(response.url)
 
 
-class RemoteFile(File):
+class RemoteFile(RangedFile):
     """A file that is read in ranges. What it is read from does not change: it is of one commit."""
 
-    __slots__ = ("_local", "_name", "_open_local", "_ranges", "_tree")
+    __slots__ = ("_name", "_open_local", "_ranges", "_tree")
 
     def __init__(self, tree: HubTree, name: str, ranges: Ranges, open_local: Callable[[str], File]) -> None:
-        self._fd = -1
+        super().__init__(ranges.shown, ranges.entry.size)
         self._tree, self._name, self._ranges, self._open_local = tree, name, ranges, open_local
-        self._local: File | None = None
-        self.path = ranges.shown
-        self.size = ranges.entry.size
-        self._identity = (self.size, 0)
-
-    def close(self) -> None:
-        local, self._local = getattr(self, "_local", None), None
-        if local is not None:
-            local.close()
-
-    def check_unchanged(self) -> None:
-        if self._local is not None:
-            self._local.check_unchanged()
 
     def read(self, offset: int, n: int) -> bytes:
         self._bounds(offset, n)
@@ -223,15 +211,3 @@ class RemoteFile(File):
         if self._local.size != self.size:
             raise Unreadable("the file has another size than the hub states", file=self.path)
         return self._local.read(offset, n)
-
-    def read_into(self, offset: int, buffer: memoryview) -> None:
-        total = len(buffer)
-        self._bounds(offset, total)
-        done = 0
-        while done < total:
-            piece = self.read(offset + done, min(total - done, AHEAD))
-            buffer[done : done + len(piece)] = piece
-            done += len(piece)
-
-    def copy_to(self, offset: int, nbytes: int, fd: int, at: int) -> int:
-        return 0  # nothing that a kernel could copy from

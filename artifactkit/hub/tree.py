@@ -26,16 +26,6 @@ def _nowhere(message: str) -> None:
     """For who does not listen."""
 
 
-class Names(tuple[str, ...]):
-    """Sorted names that know quickly what is among them."""
-
-    def __contains__(self, name: object) -> bool:
-        known = self.__dict__.get("known")
-        if known is None:
-            known = self.__dict__["known"] = frozenset(self)
-        return name in known
-
-
 class HubTree:
     """The files of ``repo`` at ``commit``. ``connected`` is False where only the cache is to be had.
 
@@ -56,7 +46,7 @@ class HubTree:
         self.revision = revision
         self.lock = threading.RLock()
         self._entries = entries
-        self._names = Names(sorted(entries))
+        self._names = trees.Names(sorted(entries))
         self._blocks = Blocks()
         self._ranges: dict[str, Ranges] = {}
         self._verified: dict[str, cache.Verified] = {}
@@ -65,7 +55,7 @@ class HubTree:
     def root(self) -> str:
         return f"hf://{self.repo}@{self.commit}"
 
-    def names(self) -> Names:
+    def names(self) -> trees.Names:
         return self._names
 
     def size(self, name: str) -> int:

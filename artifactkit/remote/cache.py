@@ -56,12 +56,12 @@ def verified(sha256: str, advance: Advance = nobody) -> bool:
 def _sha256(path: str, advance: Advance) -> str:
     file = File(path)
     digest, space = hashlib.sha256(), buffer(min(BLOCK, file.size))
-    for at in range(0, file.size, BLOCK):
-        block = space[: min(BLOCK, file.size - at)]
-        file.read_into(at, block)
-        digest.update(block)
-        advance(len(block))
-    file.close()
+    with contextlib.closing(file):
+        for at in range(0, file.size, BLOCK):
+            block = space[: min(BLOCK, file.size - at)]
+            file.read_into(at, block)
+            digest.update(block)
+            advance(len(block))
     return digest.hexdigest()
 
 

@@ -12,7 +12,7 @@ from typing import Any, TypeVar
 
 from ..errors import Corrupt, LimitExceeded, MissingExtra, Unreadable
 from .address import Address, bad_name
-from .store import Cut
+from .store import Cut, attempt
 
 MAX_FILES = 10_000
 BLOCK = 4 << 20
@@ -93,7 +93,7 @@ class StoredFile:
         self.version = f"{stated[0]}, {size}" if stated else ""
 
     def read(self, start: int, end: int) -> bytes:
-        data: bytes = called(self.shown, lambda: self._fs.cat_file(self._path, start=start, end=end))
+        data = attempt(lambda: self._part(start, end))
         if len(data) != end - start:
             raise Corrupt(
                 "the store sent another range than was asked for", file=self.shown, offset=start,
@@ -101,15 +101,20 @@ class StoredFile:
             )  # fmt: skip
         return data
 
+    def _part(self, start: int, end: int) -> bytes:
+        """One answer of the store. Cut when another try may do."""
+        try:
+            data: bytes = self._fs.cat_file(self._path, start=start, end=end)
+        except (ConnectionError, TimeoutError) as error:
+            raise Cut(_failed(error, self.shown)) from error
+        except _errors() as error:
+            raise _failed(error, self.shown) from error
+        return data
+
     def stream(self, start: int) -> Iterator[bytes]:
         size = self.size or 0
         for at in range(start, size, BLOCK):
-            try:
-                data = self._fs.cat_file(self._path, start=at, end=min(at + BLOCK, size))
-            except (ConnectionError, TimeoutError) as error:
-                raise Cut(_failed(error, self.shown)) from error
-            except _errors() as error:
-                raise _failed(error, self.shown) from error
+            data = self._part(at, min(at + BLOCK, size))
             if not data:
                 raise Corrupt("the store's file ends too early", file=self.shown, offset=at, expected=f"{size} bytes")
             yield data

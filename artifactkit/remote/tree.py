@@ -9,12 +9,12 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 
-from .. import trees
+from .. import ranged, trees
 from ..errors import LimitExceeded, Unreadable
 from ..files import File
 from ..placing import Digest, Progress
 from . import cache
-from .store import Store, attempt
+from .store import Store
 
 WHOLE = 4 << 20  # a file of up to so many bytes is fetched at once, and so verified
 WITHOUT_RANGES = 2 << 30  # without ranges a file is fetched whole, were it only for its header: up to so many bytes
@@ -39,16 +39,6 @@ class Entry:
     have: str | None = None  # the sha256 of the content that is in the cache, verified in this process
 
 
-class Names(tuple[str, ...]):
-    """Sorted names that know quickly what is among them."""
-
-    def __contains__(self, name: object) -> bool:
-        known = self.__dict__.get("known")
-        if known is None:
-            known = self.__dict__["known"] = frozenset(self)
-        return name in known
-
-
 class RemoteTree:
     """The files of one folder elsewhere, or those of them that were asked for."""
 
@@ -56,7 +46,7 @@ class RemoteTree:
         self._root, self.say = root, say
         self.entries: dict[str, Entry] = {}
         self.lock = threading.RLock()
-        self._names = Names()
+        self._names = trees.Names()
 
     @property
     def root(self) -> str:
@@ -64,7 +54,7 @@ class RemoteTree:
 
     def names(self) -> Sequence[str]:
         if len(self._names) != len(self.entries):  # files are added, and never taken away
-            self._names = Names(sorted(self.entries))
+            self._names = trees.Names(sorted(self.entries))
         return self._names
 
     def shown(self, name: str) -> str:
@@ -149,30 +139,16 @@ class CachedFile(File):
         self.path = shown
 
 
-class RangedFile(File):
+class RangedFile(ranged.RangedFile):
     """A file that is read where it lies. When it is fetched whole meanwhile, from the cache."""
 
-    __slots__ = ("_ahead", "_blocks", "_end", "_local", "_name", "_store", "_tree")
+    __slots__ = ("_ahead", "_blocks", "_end", "_name", "_store", "_tree")
 
     def __init__(self, tree: RemoteTree, name: str, store: Store) -> None:
-        self._fd = -1
+        super().__init__(tree.shown(name), tree.size(name))
         self._tree, self._name, self._store = tree, name, store
         self._blocks: OrderedDict[int, bytes] = OrderedDict()
         self._ahead, self._end = GRAIN, -1
-        self._local: File | None = None
-        self.path = tree.shown(name)
-        self.size = tree.size(name)
-        self._identity = (self.size, 0)
-
-    def close(self) -> None:
-        local, self._local = getattr(self, "_local", None), None
-        if local is not None:
-            local.close()
-
-    def check_unchanged(self) -> None:
-        """Each answer was held against the version of the first; a cached file is checked as any other."""
-        if self._local is not None:
-            self._local.check_unchanged()
 
     def read(self, offset: int, n: int) -> bytes:
         self._bounds(offset, n)
@@ -203,24 +179,13 @@ class RangedFile(File):
         self._ahead = min(self._ahead * 2, AHEAD) if start == self._end else GRAIN
         wanted = max((last + 1) * GRAIN - start, self._ahead)
         end = min(start + min(wanted, AHEAD), self.size)
-        data = attempt(lambda: self._store.read(start, end))
+        data = self._store.read(start, end)
         self._end = end
         for at in range(0, len(data), GRAIN):
             self._blocks[number + at // GRAIN] = data[at : at + GRAIN]
         while len(self._blocks) * GRAIN > KEPT:
             self._blocks.popitem(last=False)
         return data
-
-    def read_into(self, offset: int, buffer: memoryview) -> None:
-        done, total = 0, len(buffer)
-        self._bounds(offset, total)
-        while done < total:
-            piece = self.read(offset + done, min(total - done, AHEAD))
-            buffer[done : done + len(piece)] = piece
-            done += len(piece)
-
-    def copy_to(self, offset: int, nbytes: int, fd: int, at: int) -> int:
-        return 0  # nothing that a kernel could copy from
 
 
 def mounted(root: str) -> RemoteTree | None:

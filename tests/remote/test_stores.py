@@ -12,6 +12,7 @@ import pytest
 from artifactkit import sources, trees
 from artifactkit.errors import Corrupt, LimitExceeded, MissingExtra, Unreadable, UsageError
 from artifactkit.remote import fs as fs_
+from artifactkit.remote import store as store_
 from artifactkit.remote import tree as tree_
 
 fsspec = pytest.importorskip("fsspec")
@@ -84,3 +85,28 @@ def test_a_missing_library_is_named_with_its_extra(monkeypatch: pytest.MonkeyPat
     with pytest.raises(MissingExtra) as caught:
         sources.locate("s3://bucket/key.bin")
     assert (caught.value.exit_code, caught.value.hint) == (4, "pip install 'artifactkit[remote]'")
+
+
+@pytest.mark.parametrize(("failures", "whole"), [(1, 0), (2, 0), (1, 1 << 20), (99, 0), (99, 1 << 20)])
+def test_a_store_that_is_cut_off_is_asked_again(monkeypatch: pytest.MonkeyPatch, failures: int, whole: int) -> None:
+    """A few times, in ranges as when a file is fetched whole; then it is an error."""
+    monkeypatch.setattr(tree_, "WHOLE", whole)
+    monkeypatch.setattr(store_, "FIRST_WAIT", 0.0)
+    path = sources.locate("memory://models/one.bin").path
+    real, left = fsspec.filesystem("memory").cat_file, [failures]
+
+    def flaky(*args: object, **kwargs: object) -> bytes:
+        left[0] -= 1
+        if left[0] >= 0:
+            raise ConnectionResetError("cut")
+        found: bytes = real(*args, **kwargs)
+        return found
+
+    monkeypatch.setattr(fsspec.filesystem("memory"), "cat_file", flaky)
+    if failures < store_.TRIES:
+        assert content(path) == DATA
+        assert left[0] < 0
+    else:
+        with pytest.raises(Unreadable, match="the store cannot be read"):
+            content(path)
+        assert left[0] == failures - store_.TRIES
