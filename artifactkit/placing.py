@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from .errors import Corrupt, Interrupted, Unreadable, VerificationFailed
 from .files import File, buffer
 from .filesystem import failed
-from .source import CHUNK, Forward, Read, Source, is_plain, pour_range, write_all
+from .source import CHUNK, Forward, Read, Source, is_plain, pour_range, roots, write_all
 from .types import OutputFile, Part
 
 READ_BLOCK = 256 << 10  # fits the second-level cache: read, digest and compare without going back to memory
@@ -258,18 +258,9 @@ def place(
 def _order(parts: Iterable[Part]) -> list[Part]:
     """Output order where bytes can be had in any order, so that reading back can follow; else the source's order."""
     parts = sorted(parts, key=lambda p: p.offset)
-    if all(_is_random_access(p.source) for p in parts):
+    if not any(isinstance(root, Read) for p in parts for root in roots(p.source)):
         return parts
     return sorted(parts, key=lambda p: p.source.position)
-
-
-def _is_random_access(source: Source) -> bool:
-    while not isinstance(source, Read):
-        base = getattr(source, "base", None)
-        if base is None:
-            return True
-        source = base
-    return False
 
 
 def _pour(part: Part, fd: int, progress: Progress, shown: str, mark: _Mark, sums: dict[str, int] | None) -> None:

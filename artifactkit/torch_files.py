@@ -18,7 +18,8 @@ from .containers.zip_records import DEFLATED
 from .errors import Corrupt, LimitExceeded, Truncated
 from .files import Bytes, Memory, label, part
 from .pickles import Machine, Payload, Table
-from .source import Source, span, view
+from .source import Source, span
+from .strided import view
 from .tensor_names import Storage, StorageId, StorageType, TensorValue, storage_id, tensor_table
 
 MAX_NESTING = 4

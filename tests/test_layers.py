@@ -19,7 +19,7 @@ PACKAGE = ROOT / "artifactkit"
 # nothing of another line of its level: those are to be kept apart. Folders are named like modules.
 LEVELS: list[tuple[str, list[list[str]]]] = [
     ("L0", [["errors", "dtypes"], ["report"]]),
-    ("L1", [["files", "trees", "ranged", "pickles", "containers", "source", "stored", "artifact"]]),
+    ("L1", [["files", "trees", "ranged", "pickles", "containers", "source", "strided", "stored", "artifact"]]),
     (
         "L2",
         [

@@ -28,7 +28,8 @@ from artifactkit.errors import (
 )
 from artifactkit.files import File, Memory
 from artifactkit.placing import Progress, SameBytes, Worker, check_layout, place, sha256_file
-from artifactkit.source import FileSpan, Inline, Mapped, Read, Source, Strided
+from artifactkit.source import FileSpan, Inline, Mapped, Read, Source
+from artifactkit.strided import Strided
 from artifactkit.types import OutputFile, Part
 
 

@@ -15,6 +15,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from artifactkit import source as src
+from artifactkit import strided
 from artifactkit.containers.zip import Zip
 from artifactkit.errors import Corrupt, Truncated
 from artifactkit.files import File, Memory, Window
@@ -27,15 +28,15 @@ from artifactkit.source import (
     Read,
     Slice,
     Source,
-    Strided,
+    concat,
     files_of,
-    is_contiguous,
     is_plain,
     pour_range,
     read_all,
+    roots,
     span,
-    view,
 )
+from artifactkit.strided import Strided, is_contiguous, view
 
 CONTENT = bytes(np.random.default_rng(1).integers(0, 256, 4096, dtype=np.uint8))
 
@@ -45,8 +46,9 @@ def tiny() -> Iterator[None]:
     """Limits of a few bytes: what is a gigabyte for users is a kilobyte here."""
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr(src, "CHUNK", 48)
-        patched.setattr(src, "GATHER_LIMIT", 96)
-        patched.setattr(src, "GATHER_SMALL", 16)
+        patched.setattr(strided, "CHUNK", 48)
+        patched.setattr(strided, "GATHER_LIMIT", 96)
+        patched.setattr(strided, "GATHER_SMALL", 16)
         yield
 
 
@@ -146,7 +148,8 @@ def test_a_large_transposed_matrix_is_read_in_bounded_pieces(file: File, monkeyp
     assert read_all(source) == np.frombuffer(CONTENT, "<u4").reshape(32, 32).T.tobytes()
     assert max(sizes) <= 96
     monkeypatch.setattr(src, "CHUNK", 4096)
-    monkeypatch.setattr(src, "GATHER_LIMIT", 8192)
+    monkeypatch.setattr(strided, "CHUNK", 4096)
+    monkeypatch.setattr(strided, "GATHER_LIMIT", 8192)
     sizes.clear()
     assert read_all(source) == np.frombuffer(CONTENT, "<u4").reshape(32, 32).T.tobytes()
     assert sizes == [4096]
@@ -306,3 +309,14 @@ def test_reading_goes_on_from_the_file_that_was_opened(tmp_path: Path) -> None:
     os.replace(tmp_path / "other", path)
     assert opened.read(0, 5) == b"first"
     opened.check_unchanged()
+
+
+def test_roots_are_what_all_is_made_of_in_the_end(tmp_path: Path) -> None:
+    path = tmp_path / "f"
+    path.write_bytes(bytes(range(256)))
+    file = File(str(path))
+    spanned, unpacked = FileSpan(file, 0, 64), Read(Memory(bytes(64)), 0, 64)
+    joined = concat([Slice(Strided(unpacked, 1, 63, (64,), (-1,)), 0, 32), Mapped(spanned, 8, 8, 8, lambda a, b: None)])
+    assert list(roots(joined)) == [unpacked, spanned]
+    assert list(roots(Inline(b"x"))) == [Inline(b"x")]
+    assert list(files_of(joined)) == [file]

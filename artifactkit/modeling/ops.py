@@ -13,7 +13,8 @@ from typing import Protocol
 from ..dtypes import BY_NAME, DType, numel
 from ..errors import Corrupt, RouteRefused
 from ..report import Outcome
-from ..source import Mapped, Source, view
+from ..source import Mapped, Source
+from ..strided import view
 from .config import Config
 
 Dim = int | str  # a size, or the config key that holds it

@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from ..dtypes import numel
 from ..errors import Corrupt
 from ..report import Outcome
-from ..source import Inline, Source, concat, view
+from ..source import Inline, Source, concat
+from ..strided import view
 from .config import Config
 from .ops import Dim, Piece, only
 

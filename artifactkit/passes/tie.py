@@ -7,7 +7,8 @@ from dataclasses import dataclass, replace
 
 from ..artifact import Alias, Step, TensorView, Weights
 from ..report import Loss
-from ..source import Concat, FileSpan, Inline, Mapped, Read, Slice, Source, Strided
+from ..source import Concat, FileSpan, Inline, Mapped, Read, Slice, Source, roots
+from ..strided import Strided
 
 # A metadata key that names a framework. A tensor of this name is stored a second time, since its tie would be misread.
 RESERVED = ("format",)
@@ -56,11 +57,7 @@ def _rank(name: str) -> int:
 
 def _placeless(source: Source) -> bool:
     """Bytes without a place in a file: two equal constants are equal values, but nobody tied them."""
-    while isinstance(source, Mapped | Slice | Strided):
-        source = source.base
-    if isinstance(source, Concat):
-        return any(_placeless(part) for part in source.parts)
-    return isinstance(source, Inline) and not source.place[0]
+    return any(isinstance(root, Inline) and not root.place[0] for root in roots(source))
 
 
 def _drop_lookalikes(weights: Weights) -> None:

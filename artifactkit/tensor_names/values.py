@@ -8,7 +8,8 @@ from typing import TYPE_CHECKING, Literal
 from ..dtypes import DType, numel
 from ..errors import ArtifactkitError, Corrupt, LimitExceeded, Refused
 from ..pickles import Inert
-from ..source import Mapped, Source, view
+from ..source import Mapped, Source
+from ..strided import view
 
 if TYPE_CHECKING:
     from ..pickles import Machine

@@ -387,7 +387,7 @@ def test_views_are_written_in_row_major_order(tmp_path: Path) -> None:
     """Case B01: Fortran order, a step, a transposed and a reversed view read back as what they look like."""
     from safetensors.numpy import load_file
 
-    from artifactkit.source import view as strided
+    from artifactkit.strided import view as strided
 
     matrix = np.arange(6, dtype=np.float32).reshape(2, 3)
     table = np.arange(12, dtype=np.float32).reshape(3, 4)

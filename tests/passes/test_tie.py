@@ -12,7 +12,8 @@ from artifactkit.dtypes import BY_NAME
 from artifactkit.files import File
 from artifactkit.passes.tie import merge_aliases
 from artifactkit.report import Loss
-from artifactkit.source import FileSpan, Inline, Mapped, Read, Source, view
+from artifactkit.source import FileSpan, Inline, Mapped, Read, Source
+from artifactkit.strided import view
 
 U8, F32, C64 = BY_NAME["u8"], BY_NAME["f32"], BY_NAME["c64"]
 

@@ -14,7 +14,8 @@ from artifactkit.dtypes import BY_NAME
 from artifactkit.opening import open_source
 from artifactkit.route import ConvertOptions, plan
 from artifactkit.run import execute
-from artifactkit.source import Inline, Strided
+from artifactkit.source import Inline
+from artifactkit.strided import Strided
 from artifactkit.verify import compare as module
 from artifactkit.verify.compare import compare, diff, first_difference, largest_difference
 

@@ -13,7 +13,8 @@ from artifactkit.errors import VerificationFailed
 from artifactkit.files import File
 from artifactkit.passes.cast import cast
 from artifactkit.placing import Progress, SameBytes, place
-from artifactkit.source import FileSpan, Inline, Mapped, Source, Strided
+from artifactkit.source import FileSpan, Inline, Mapped, Source
+from artifactkit.strided import Strided
 from artifactkit.types import OutputFile, Part
 from artifactkit.verify.values import WithinHalfUlp, bound_text, cast_of, checker
 
