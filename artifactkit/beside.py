@@ -81,7 +81,7 @@ class Beside:
             raise DestinationExists(
                 "a statement is there, of an artifact that is not",
                 file=self.given,
-                hint="give --force to replace it, or another name",
+                hint="remove it, as its artifact was, or give --force to replace it",
             )
 
     def _name(self, kind: str, token: str) -> str:
