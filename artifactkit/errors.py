@@ -123,6 +123,18 @@ class VerificationFailed(Refused):
     code = "verification-failed"
 
 
+class DeviceAbsent(Refused):
+    """A device that was asked for is not here, or what was to run on it ran elsewhere: not verified. Exit 1."""
+
+    code = "device-absent"
+
+
+class RunFailed(Refused):
+    """The runtime did not load or run the artifact: what it said, or that it died or took too long. Exit 1."""
+
+    code = "run-failed"
+
+
 class UsageError(ArtifactkitError):
     """The command line, or a call, asks for something that cannot be meant. Exit 2."""
 

@@ -11,7 +11,7 @@ from types import ModuleType
 from . import known
 from .errors import Unreadable, UsageError
 from .modeling.architecture import Architecture
-from .types import Format, Head
+from .types import Format, Head, Runner
 
 # A family is a name for several formats told apart by content: `-f pickle`.
 FAMILIES = ("pickle",)
@@ -72,6 +72,24 @@ def architectures() -> dict[str, Architecture]:
         for arch in held if isinstance(held, tuple) else (held,):
             if isinstance(arch, Architecture):
                 found.setdefault(arch.name, arch)
+    return dict(sorted(found.items()))
+
+
+@cache
+def runners() -> dict[str, Runner]:
+    """The runtimes by name, in order of name; a built-in name cannot be taken by a plug-in."""
+    from importlib.metadata import entry_points
+
+    found: dict[str, Runner] = {}
+    for module in _modules("runners"):
+        runner = getattr(module, "RUNNER", None)
+        if not isinstance(runner, Runner):
+            raise TypeError(f"{module.__name__} has no RUNNER")
+        found[runner.name] = runner
+    for point in sorted(entry_points(group="artifactkit.runners"), key=lambda p: (p.name, p.value)):
+        held = point.load()
+        if isinstance(held, Runner):
+            found.setdefault(held.name, held)
     return dict(sorted(found.items()))
 
 

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal, Protocol
 
 from .artifact import Kind, TensorView, Weights
 from .errors import ArtifactkitError
@@ -14,6 +14,8 @@ from .source import Source
 from .trees import open_file
 
 if TYPE_CHECKING:
+    import numpy as np
+
     from .containers.zip import Zip
 
 HEAD = 4096  # bytes that a sniff may look at; formats that need more have a directory of their own
@@ -194,3 +196,76 @@ class Placed:
     nbytes: int
     dtype: str
     shape: tuple[int, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Device:
+    """Where an artifact is run, as ``--device`` names it: ``cpu``, ``cuda:0``, ``onnxruntime/tensorrt@cuda:0``."""
+
+    name: str  # cpu, cuda:0, metal
+    runtime: str | None = None  # None: the runner of the artifact's format
+    provider: str | None = None  # of the runtime, where it has several
+
+    def __str__(self) -> str:
+        runtime = "/".join(part for part in (self.runtime, self.provider) if part)
+        return f"{runtime}@{self.name}" if runtime else self.name
+
+
+@dataclass(frozen=True, slots=True)
+class Loadable:
+    """What a runner is given. A runtime that has its own reader takes ``path``; the reference is built of the rest.
+
+    ``weights`` are under the names of the library that defines the model, ``config`` is its parsed config.json; both
+    None where the artifact is to speak for itself.
+    """
+
+    path: str
+    weights: Weights | None = None
+    config: Mapping[str, object] | None = None
+    task: str | None = None  # optimum's name
+
+
+Precision = Literal["float32", "float64"]
+
+
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """How a session is to compute. ``seconds`` is for loading and for each ``run`` on its own."""
+
+    precision: Precision = "float32"
+    threads: int = 1
+    seconds: float = 600.0
+
+
+class Session(Protocol):
+    """A loaded artifact. ``facts`` says what really runs, and where: versions, threads, math mode, providers placed."""
+
+    facts: Mapping[str, object]
+
+    def run(self, inputs: Mapping[str, np.ndarray], pieces: Sequence[int] = ()) -> dict[str, np.ndarray]:
+        """The outputs by name for ``inputs`` by name.
+
+        Names and shapes are transformers': ``input_ids`` and ``attention_mask`` (batch, length) int64, right-padded,
+        to ``logits`` (batch, length, tokens) or ``last_hidden_state`` (batch, length, width), float32 or float64; at
+        masked positions the values mean nothing. ``pieces`` are lengths that add up to ``length``: the sequence is fed
+        in that many calls with the cache carried over, and the outputs are those of all. Raises RunFailed.
+        """
+
+    def close(self) -> None:
+        """Free it; twice does no harm."""
+
+
+@dataclass(frozen=True, slots=True)
+class Runner:
+    """One runtime that can execute an artifact: a module in ``runners/`` holds one of these as ``RUNNER``.
+
+    ``formats`` are those it loads. ``load`` raises MissingExtra before any work, DeviceAbsent for a device that it
+    does not have or that fell back to another, and RunFailed for what the runtime says.
+    """
+
+    name: str
+    title: str
+    formats: frozenset[str]
+    extra: str
+    modules: tuple[str, ...]
+    load: Callable[[Loadable, Device, RunOptions], Session]
