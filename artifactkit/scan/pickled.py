@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import binascii
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from ..containers.torch_legacy import MAGIC_NUMBER, PROTOCOL_VERSION, storage_layout
 from ..errors import ArtifactkitError, LimitExceeded, Truncated
@@ -30,10 +30,13 @@ SUFFIXES = (".pkl", ".pickle", ".joblib")
 # And where only bytes that are no text can be meant so: a .pth is a list of paths too.
 BINARY_SUFFIXES = (".pt", ".pth", ".ckpt")
 BLANK = b"\0 \t\r\n"
-SWEEP = 64 << 20  # bytes behind an error that are searched for names
-# Found by the name, and from there back to the module: a run of letters without lines is passed over once.
-NAME = re.compile(rb"\n(?=([A-Za-z_][\w.]{0,200})\n)")
-MODULE = re.compile(rb"[ci]([A-Za-z_][\w.]{0,200})\Z")
+SWEEP = 16 << 20  # bytes behind an error that are searched for names
+PUSHES = 200_000  # and pushed words among them: each costs a microsecond
+# A line that may end in a module's name, and the name on the next. Taken from where its letters begin, so that a long
+# run of them is passed over once.
+LINES = re.compile(rb"(?<![\w.])([\w.]++)\n(?=([A-Za-z_][\w.]{0,200})\n)")
+MODULE = re.compile(rb"(?<=[ci])[A-Za-z_][\w.]{0,200}\Z")
+OPENINGS = 16  # letters c and i in such a line that are taken for the opcode
 PUSHED = re.compile(
     rb"(?:\x8c(.)|X(.)\0\0\0|U(.)|\x8d(.)\0{7}|T(.)\0\0\0)([A-Za-z_][\w.]{0,100})", re.DOTALL
 )  # fmt: skip
@@ -236,23 +239,36 @@ def _report(piece: Piece, run: Run, binary: bool) -> None:
 def _sweep(piece: Piece, source: Bytes, start: int = 0) -> None:
     """Search what could not be interpreted for names that run code: other readers may get further than CPython."""
     at, size = start, min(source.size, start + SWEEP)
+    pushes = 0
     while at < size:
         data = source.read(at, min((1 << 20) + 1024, size - at))
-        for match in NAME.finditer(data):
-            module = MODULE.search(data, max(0, match.start() - 202), match.start())
-            if module:
-                _swept(piece, module[1], match[1], at + module.start())
+        for line, name in sorted(set(LINES.findall(data))):
+            for module in _modules(line):
+                _swept(piece, module, name, at, data.find(module + b"\n" + name + b"\n") - 1)
         before = b""
         for match in PUSHED.finditer(data):
+            pushes += 1
+            if pushes > PUSHES:
+                break
             length = next(group for group in match.groups()[:5] if group is not None)[0]
             word = data[match.start(6) : match.start(6) + length]
             if before and b"\x93" in data[match.start(6) + length : match.start(6) + length + 4]:
-                _swept(piece, before, word, at + match.start())
+                _swept(piece, before, word, at, match.start())
             before = word
         at += 1 << 20
 
 
-def _swept(piece: Piece, module: bytes, name: bytes, offset: int) -> None:
+def _modules(line: bytes) -> Iterator[bytes]:
+    """What ``line`` may name behind a GLOBAL or INST opcode; bytes before the opcode may be letters too."""
+    tail = line[-202:]
+    openings = [i for i, byte in enumerate(tail) if byte in b"ci"]
+    for opening in openings[-OPENINGS:]:
+        module = MODULE.match(tail, opening + 1)
+        if module:
+            yield module[0]
+
+
+def _swept(piece: Piece, module: bytes, name: bytes, start: int, offset: int) -> None:
     try:
         words = module.decode("ascii"), name.decode("ascii")
     except UnicodeDecodeError:
@@ -263,7 +279,7 @@ def _swept(piece: Piece, module: bytes, name: bytes, offset: int) -> None:
     why = reason(*words)
     if why is not None:
         full = ".".join(words)
-        piece.find(UNSAFE, f"{full} {why}; it stands behind what cannot be read", offset=offset, name=full)
+        piece.find(UNSAFE, f"{full} {why}; it stands behind what cannot be read", offset=start + offset, name=full)
 
 
 # -- bytes within
