@@ -7,11 +7,14 @@ import os
 import pkgutil
 from functools import cache
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from . import known
 from .errors import Unreadable, UsageError
-from .modeling.architecture import Architecture
 from .types import Format, Head, Runner
+
+if TYPE_CHECKING:
+    from .modeling.architecture import Architecture
 
 # A family is a name for several formats told apart by content: `-f pickle`.
 FAMILIES = ("pickle",)
@@ -57,6 +60,8 @@ def plugins() -> dict[str, Format]:
 def architectures() -> dict[str, Architecture]:
     """The model families by name, in order of name; a built-in name cannot be taken by a plug-in."""
     from importlib.metadata import entry_points
+
+    from .modeling.architecture import Architecture  # a hundred plain conversions need none of it
 
     found: dict[str, Architecture] = {}
     for module in _modules("architectures"):

@@ -10,11 +10,10 @@ import os
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
-from . import __version__, ggml, translate, trees
+from . import __version__, ggml, trees
 from .artifact import Companion, TensorView, Weights
 from .dtypes import DType
 from .errors import ArtifactkitError, Refused, RouteRefused, UsageError
-from .imatrix import read_imatrix
 from .opening import Opened, open_source, travelling
 from .passes import cast as cast_pass
 from .passes import dequantize as dequantize_pass
@@ -152,7 +151,7 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
     if folder:
         go, stay = travelling(initial, options.with_code)
     if weights.naming == "gguf" and initial.naming != "gguf":  # what it says is in the file, as key-values
-        stay = tuple(c for c in stay if c.name != translate.CONFIG)
+        stay = tuple(c for c in stay if c.name != "config.json")
         if not any(pair.key == "tokenizer.ggml.model" for pair in weights.keyvalues):
             losses.append(Loss("tokenizer-dropped", NO_TOKENIZER))
     losses += [Loss("file-dropped", _stay_text(c, folder), asked=c.role in ("code", "doc")) for c in stay]
@@ -192,6 +191,8 @@ def as_gguf(weights: Weights, target: Format) -> Iterator[tuple[RouteStep, Weigh
     """The step from a checkpoint of transformers to GGUF's names, row orders and facts, by its config.json."""
     if not target.keeps_keyvalues or weights.format == target.name:
         return
+    from . import translate  # and with it all that is known of model families
+
     read = translate.read_config(weights.companions)
     if read is not None:
         arch, weights = translate.plan(read[0], weights, read[1])
@@ -208,6 +209,8 @@ def as_checkpoint(
         note = "names stay as GGUF has them: a folder as destination gets transformers' names and a config.json"
         yield RouteStep("architecture", "as it is"), replace(weights, notes=[*weights.notes, note])
         return
+    from . import translate
+
     arch, entries, weights = translate.from_gguf(weights)
     # transformers refuses a file that does not say which framework it is for
     weights = replace(weights, metadata={**weights.metadata, "format": "pt"})
@@ -222,6 +225,8 @@ def quantised(weights: Weights, target: Format, options: ConvertOptions) -> Iter
         dtype = ggml.parse(options.quantize)
         if dtype.name not in target.dtypes:
             raise RouteRefused(f"`{target.name}` cannot hold {dtype}", hint="-t gguf")
+        from .imatrix import read_imatrix
+
         imatrix = None if options.imatrix is None else read_imatrix(options.imatrix)
         weights = quantize_pass.quantize(weights, quantize_pass.one_type(dtype), imatrix, options.allow_requantize)
         changed = sum(1 for name, t in weights.tensors.items() if t is not held[name])

@@ -11,7 +11,6 @@ import threading
 import zlib
 from array import array
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from hashlib import sha256
 from typing import TYPE_CHECKING
@@ -24,6 +23,8 @@ from .blocks import as_f32, dequantize
 from .types import NEEDS_IMATRIX, TYPES, fits, library
 
 if TYPE_CHECKING:
+    from concurrent.futures import ThreadPoolExecutor
+
     import numpy as np
 
 MAX_ROW = 1 << 24  # elements; the longest rows of real models have some hundred thousand
@@ -39,6 +40,8 @@ _ready: set[str] = set()
 def _pool(threads: int) -> ThreadPoolExecutor:
     with _lock:
         if threads not in _pools:
+            from concurrent.futures import ThreadPoolExecutor
+
             _pools[threads] = ThreadPoolExecutor(threads, thread_name_prefix="quantise")
         return _pools[threads]
 
