@@ -1,7 +1,8 @@
-"""Input files: opened once, pinned, read by offset, never mapped.
+"""Input files: opened once, pinned, read by offset.
 
-Mapping would count the file's pages as ours (the memory budget is for the whole process), and a file cut short while it
-is mapped ends the process with SIGBUS. ``pread`` answers both.
+Never mapped to be looked at: mapping counts the file's pages as ours (the memory budget is for the whole process), and
+a file cut short while it is mapped ends whoever looks with SIGBUS. ``pread`` answers both. Only the kernel copies from a
+mapping, of a few megabytes: to it, what is not there is an error.
 """
 
 from __future__ import annotations
@@ -16,6 +17,9 @@ from .errors import Corrupt, Truncated, Unreadable
 
 # A copy can be interrupted between two calls only, so one call is kept to a fraction of a second.
 COPY_CHUNK = 1 << 26
+MAP_CHUNK = 4 << 20  # bytes mapped at once
+MAP_LEAST = 256 << 10  # below which mapping costs more than it saves
+PAGE = 4096  # of the page cache
 
 
 def buffer(nbytes: int) -> memoryview:
@@ -139,6 +143,9 @@ class File:
         The caller finishes with ``read_into`` and ``pwrite``, which also meet whatever stopped this.
         """
         self._bounds(offset, nbytes)
+        # Page by page where the pages of both files meet; else copy_file_range is slower than a buffer.
+        if (offset - at) % PAGE:
+            return self._copy_mapped(offset, nbytes, fd, at)
         if not hasattr(os, "copy_file_range"):
             return 0
         done = 0
@@ -147,6 +154,32 @@ class File:
                 got = os.copy_file_range(self._fd, fd, min(nbytes - done, COPY_CHUNK), offset + done, at + done)
             except OSError:
                 # Not between these file systems, not by this kernel, or an error: reading and writing tell whose it is.
+                return done
+            if got == 0:
+                return done
+            done += got
+        return done
+
+    def _copy_mapped(self, offset: int, nbytes: int, fd: int, at: int) -> int:
+        """Write from a mapping, so that each byte is copied once; in half the time of reading and writing.
+
+        The pages are mapped beforehand, all at once. Where the file has become shorter the write fails or ends early.
+        """
+        if nbytes < MAP_LEAST or not hasattr(mmap, "MAP_POPULATE"):
+            return 0
+        done = 0
+        while done < nbytes:
+            first = (offset + done) // mmap.ALLOCATIONGRANULARITY * mmap.ALLOCATIONGRANULARITY
+            skip = offset + done - first
+            size = min(MAP_CHUNK, skip + nbytes - done)
+            flags = mmap.MAP_SHARED | mmap.MAP_POPULATE
+            try:
+                with (
+                    mmap.mmap(self._fd, size, flags=flags, prot=mmap.PROT_READ, offset=first) as pages,
+                    memoryview(pages) as whole, whole[skip:size] as view,
+                ):  # fmt: skip
+                    got = os.pwrite(fd, view, at + done)
+            except (OSError, ValueError):  # ValueError: the file is shorter than that by now
                 return done
             if got == 0:
                 return done

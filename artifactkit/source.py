@@ -21,7 +21,6 @@ from .files import Bytes, File, Memory, Window, buffer, file_of
 
 CHUNK = 4 << 20  # bytes a buffer; a few of these is all the memory that a conversion takes
 POUR = 1 << 20  # bytes read and written at once: fits the caches on the way, where a larger buffer costs three times
-PAGE = 4096  # of the page cache
 
 
 @runtime_checkable
@@ -133,10 +132,7 @@ class FileSpan:
         self.file.read_into(self.offset + offset, buffer)
 
     def pour(self, fd: int, at: int) -> None:
-        # The kernel copies page by page; where the pages of both files do not meet, it is slower than a buffer.
-        aligned = (self.offset - at) % PAGE == 0
-        done = self.file.copy_to(self.offset, self.nbytes, fd, at) if aligned else 0
-        pour_buffered(self, fd, at, done)
+        pour_buffered(self, fd, at, self.file.copy_to(self.offset, self.nbytes, fd, at))
 
 
 @dataclass(frozen=True, slots=True)

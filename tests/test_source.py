@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mmap
 import os
 import zipfile
 from collections.abc import Iterator
@@ -14,8 +15,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from artifactkit import files, strided
 from artifactkit import source as src
-from artifactkit import strided
 from artifactkit.containers.zip import Zip
 from artifactkit.errors import Corrupt, Truncated
 from artifactkit.files import File, Memory, Window
@@ -299,6 +300,38 @@ def test_a_file_that_changes_is_noticed(tmp_path: Path) -> None:
         opened.read(0, 100)
     with pytest.raises(Truncated, match="became shorter"), (tmp_path / "out").open("wb+") as out:
         FileSpan(opened, 0, 100).pour(out.fileno(), 0)
+
+
+@pytest.mark.parametrize("at", [0, 8, 4096 + 8])
+@pytest.mark.parametrize("offset", [0, 72, 4095])
+def test_large_spans_are_copied_wherever_their_pages_lie(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, offset: int, at: int
+) -> None:
+    monkeypatch.setattr(files, "MAP_CHUNK", 2 * mmap.ALLOCATIONGRANULARITY)
+    monkeypatch.setattr(files, "MAP_LEAST", 1000)
+    content = np.random.default_rng(2).integers(0, 256, 100_000, dtype=np.uint8).tobytes()
+    path = tmp_path / "data"
+    path.write_bytes(content)
+    for nbytes in (999, 1000, 70_000, 100_000 - offset):
+        assert poured(FileSpan(File(path), offset, nbytes), tmp_path, at) == content[offset : offset + nbytes]
+
+
+def test_a_file_that_is_cut_short_while_it_is_mapped_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "data"
+    path.write_bytes(bytes(1 << 20))
+    opened, write, calls = File(path), os.pwrite, []
+
+    def cut(fd: int, data: memoryview, at: int) -> int:
+        os.truncate(path, 8192)
+        calls.append(len(data))
+        return write(fd, data, at)
+
+    monkeypatch.setattr(os, "pwrite", cut)
+    with pytest.raises(Truncated, match="became shorter"), (tmp_path / "out").open("wb+") as out:
+        FileSpan(opened, 0, 1 << 20).pour(out.fileno(), 8)
+    assert calls[0] == 1 << 20  # that was the mapping; the rest is read
 
 
 def test_reading_goes_on_from_the_file_that_was_opened(tmp_path: Path) -> None:
