@@ -1,8 +1,8 @@
 """Input files: opened once, pinned, read by offset.
 
 Never mapped to be looked at: mapping counts the file's pages as ours (the memory budget is for the whole process), and
-a file cut short while it is mapped ends whoever looks with SIGBUS. ``pread`` answers both. Only the kernel copies from a
-mapping, of a few megabytes: to it, what is not there is an error.
+a file cut short while it is mapped ends whoever looks with SIGBUS. ``pread`` answers both. Only the kernel copies from
+a mapping, of a few megabytes: to it, what is not there is an error.
 """
 
 from __future__ import annotations
