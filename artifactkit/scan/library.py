@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 from .. import trees
 from ..errors import ArtifactkitError, Unreadable
@@ -151,11 +152,24 @@ def _missing(what: str, module: str) -> Unreadable:
     return Unreadable(f"{what}: {module} is needed to look into it", hint="pip install 'artifactkit[scan-extra]'")
 
 
+@contextmanager
+def scratch() -> Iterator[str]:
+    """A temporary folder. Unreadable where there is no room for it, or in it."""
+    try:
+        with tempfile.TemporaryDirectory(prefix="artifactkit-") as folder:
+            yield folder
+    except OSError as error:
+        raise Unreadable(
+            f"cannot write to the temporary folder: {error.strerror}",
+            hint="free some space, or set TMPDIR to a larger disk",
+        ) from error
+
+
 def hdf5(piece: Piece, error: ArtifactkitError) -> Iterator[dict[str, object]]:
     """What h5py finds in ``piece``: links, attributes, storage. ``error`` says why it is asked."""
     if not has("h5py"):
         raise _missing(error.what, "h5py")
-    with tempfile.TemporaryDirectory(prefix="artifactkit-") as folder:
+    with scratch() as folder:
         path, start = _place(piece.data, folder)
         found = _run(HDF5, [path, str(start), str(piece.size)], "h5py", piece.size)
     for entry in found if isinstance(found, list) else []:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-
 from ..errors import ArtifactkitError, Unreadable
 from ..files import File
 from . import library
@@ -20,7 +18,7 @@ FREE = 256 << 20
 def scan(piece: Piece, kind: str) -> None:
     if kind != "7z":
         raise Unreadable(f"a {NAMES.get(kind, kind)} archive, which is not read here", hint="unpack it first")
-    with tempfile.TemporaryDirectory(prefix="artifactkit-") as folder:
+    with library.scratch() as folder:
         limit = max(0, min(piece.budget.unpacked, FREE))
         names, members = library.sevenzip(piece, folder, limit)
         for name in names:

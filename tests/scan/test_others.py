@@ -48,6 +48,12 @@ def test_7z_that_py7zr_writes(tmp_path: Path) -> None:
     assert [(f.rule, f.member) for f in report.findings] == [("pickle-unsafe-name", "deep/inside/model.pt")]
 
 
+def test_a_library_without_a_temporary_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("py7zr")
+    monkeypatch.setattr(library.tempfile, "tempdir", str(tmp_path / "missing"))
+    assert scan(tmp_path / "a.7z", sevenzip("model.pkl", payload())) == ("unreadable", ["unreadable"])
+
+
 def test_7z_names_that_leave_the_folder(tmp_path: Path) -> None:
     pytest.importorskip("py7zr")
     verdict, rules = scan(tmp_path / "a.7z", sevenzip("../../x.txt", b"words"))
