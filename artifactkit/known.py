@@ -28,12 +28,6 @@ class Known:
 
 
 KNOWN: tuple[Known, ...] = (
-    Known(
-        "mlx",
-        "MLX folder",
-        "weights",
-        "this version does not write mlx folders; an mlx folder's weights are safetensors: -f safetensors",
-    ),
     Known("onnx", "ONNX graph", "graph", "this version does not read onnx", (), (".onnx",)),
     Known(
         "tensorrt",

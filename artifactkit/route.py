@@ -41,6 +41,7 @@ class ConvertOptions:
     dtype: DType | None = None
     overflow: str = "refuse"
     quantize: str | None = None
+    group_size: int | None = None  # of MLX's groups
     allow_requantize: bool = False
     imatrix: str | None = None  # a path
     include: tuple[str, ...] = ()
@@ -121,17 +122,24 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
     for error in weights.refused.values():
         raise error.located(file=src)
     stats = cast_pass.CastStats()
+    made: list[OutputFile] = []
+    configs: list[dict[str, object]] = []
+    for step, after in out_of_mlx(weights, target, folder, made):
+        steps.append(step)
+        weights = after
     for step, after in as_gguf(weights, target):
         steps.append(step)
         weights = after
     for step, after in quantised(weights, target, options):
         steps.append(step)
         weights = after
-    made: list[OutputFile] = []
-    for step, after in as_checkpoint(weights, target, folder, made):
+    for step, after in as_checkpoint(weights, target, folder, made, configs):
         steps.append(step)
         weights = after
     for step, after in as_floats(weights, target, options, stats):
+        steps.append(step)
+        weights = after
+    for step, after in as_mlx(weights, target, options, made, configs):
         steps.append(step)
         weights = after
     if target.keeps_aliases:
@@ -174,6 +182,8 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
         files = target.write(weights, WriteOptions(name, folder, shard, summary)) if target.write else []
     except ArtifactkitError as error:
         raise error.located(file=destination) from error.__cause__
+    if {weights.naming, initial.format} & {"mlx"}:  # a config.json of another world stays behind
+        go = tuple(c for c in go if c.name not in {f.name for f in made})
     files += [f for f in made if f.name not in {c.name for c in go}]
     go = tuple(c for c in go if c.name not in {f.name for f in files})
     steps.append(RouteStep("write", _write_text(target, files, go)))
@@ -187,20 +197,62 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
     return route
 
 
+def out_of_mlx(
+    weights: Weights, target: Format, folder: bool, made: list[OutputFile]
+) -> Iterator[tuple[RouteStep, Weights]]:
+    """The step from an MLX folder back to transformers' names; its config.json is added to ``made``."""
+    if weights.format != "mlx":
+        return
+    from . import mlx, mlx_route, translate
+
+    if any(step.outcome == "dequantised" for t in weights for step in t.steps):
+        mlx.library()
+    back = mlx_route.to_transformers(weights)
+    if back is None:
+        return
+    weights = replace(back[0], metadata={**back[0].metadata, "format": "pt"})
+    if folder and target.name == "safetensors":
+        made.append(translate.config_file(back[1]))
+    yield RouteStep("architecture", "names of transformers, matrices as floats"), weights
+
+
+def as_mlx(
+    weights: Weights, target: Format, options: ConvertOptions, made: list[OutputFile], configs: list[dict[str, object]]
+) -> Iterator[tuple[RouteStep, Weights]]:
+    """The steps to mlx-lm's names and groups; its config.json takes the place of the one in ``made``.
+
+    ``configs`` has the config.json that a step before has made, if one has.
+    """
+    if target.name != "mlx":
+        if options.group_size is not None:
+            raise UsageError("--group-size is for MLX", hint="-t mlx")
+        return
+    from . import mlx_route, translate
+
+    given = (configs[-1], translate.CONFIG) if configs else mlx_route.plain_config(weights)
+    made[:] = [file for file in made if file.name != translate.CONFIG]
+    config: dict[str, object] = {}
+    steps = mlx_route.to_mlx(weights, given, options.quantize, options.group_size, {}, options.allow_requantize)
+    for name, text, after, config in steps:  # noqa: B007  # the last one counts
+        yield RouteStep(name, text), after
+    made.append(translate.config_file(config))
+
+
 def as_gguf(weights: Weights, target: Format) -> Iterator[tuple[RouteStep, Weights]]:
     """The step from a checkpoint of transformers to GGUF's names, row orders and facts, by its config.json."""
     if not target.keeps_keyvalues or weights.format == target.name:
         return
     from . import translate  # and with it all that is known of model families
+    from .mlx_route import plain_config
 
-    read = translate.read_config(weights.companions)
+    read = plain_config(weights)
     if read is not None:
         arch, weights = translate.plan(read[0], weights, read[1])
         yield RouteStep("architecture", f"{arch.name}: names and row orders of llama.cpp's {arch.gguf}"), weights
 
 
 def as_checkpoint(
-    weights: Weights, target: Format, folder: bool, made: list[OutputFile]
+    weights: Weights, target: Format, folder: bool, made: list[OutputFile], configs: list[dict[str, object]]
 ) -> Iterator[tuple[RouteStep, Weights]]:
     """The step from a GGUF file to a checkpoint folder of transformers; its config.json is added to ``made``."""
     if weights.format != "gguf" or target.keeps_keyvalues or not weights.keyvalues:
@@ -215,13 +267,14 @@ def as_checkpoint(
     # transformers refuses a file that does not say which framework it is for
     weights = replace(weights, metadata={**weights.metadata, "format": "pt"})
     made.append(translate.config_file(entries))
+    configs.append(entries)
     yield RouteStep("architecture", f"{arch.name}: names and row orders of transformers' {arch.model_type}"), weights
 
 
 def quantised(weights: Weights, target: Format, options: ConvertOptions) -> Iterator[tuple[RouteStep, Weights]]:
     """The steps to and from quantised types: what is asked for, and what the target cannot hold."""
     held = weights.tensors
-    if options.quantize is not None:
+    if options.quantize is not None and target.name != "mlx":
         dtype = ggml.parse(options.quantize)
         if dtype.name not in target.dtypes:
             raise RouteRefused(f"`{target.name}` cannot hold {dtype}", hint="-t gguf")

@@ -26,7 +26,7 @@ LEVELS: list[tuple[str, list[list[str]]]] = [
             [
                 "types", "filesystem", "beside", "staging", "placing", "patterns", "sharded", "floats", "casting",
                 "ggml", "npwrite", "tensor_names", "torch_files", "torch_script", "numpy_files", "checkpoint_walk",
-                "checkpoint", "modeling", "children",
+                "checkpoint", "modeling", "children", "mlx", "safetensors_files",
             ]
         ],
     ),
@@ -38,7 +38,7 @@ LEVELS: list[tuple[str, list[list[str]]]] = [
             ["scan"], ["verify"], ["provenance"], ["hub"], ["remote"],
         ],
     ),
-    ("L5", [["sources", "recipe"], ["targets", "route", "forecast", "attest", "retrace", "verdict"], ["judge"]]),
+    ("L5", [["sources", "recipe"], ["targets", "mlx_route", "route", "forecast", "attest", "retrace", "verdict"], ["judge"]]),
     ("L6", [["run"], ["via"]]),
     ("L7", [["diagnose"], ["audit"], ["build"], ["measure"]]),
     ("L8", [["cli", "__main__"]]),
@@ -81,7 +81,7 @@ def component(module: str) -> str:
 
 
 def plugin(module: str) -> str:
-    """``artifactkit.formats.safetensors.reader`` -> ``formats.safetensors``."""
+    """``artifactkit.formats.gguf.reader`` -> ``formats.gguf``."""
     return ".".join(module.split(".")[1:3])
 
 
@@ -237,7 +237,7 @@ def test_no_module_runs_what_data_names(path: Path) -> None:
         ("artifactkit.formats.npy", "artifactkit.types", True),
         ("artifactkit.formats.npy", "artifactkit.formats.npz", False),
         ("artifactkit.formats.npy", "artifactkit.formats", False),
-        ("artifactkit.formats.safetensors", "artifactkit.formats.safetensors.reader", True),
+        ("artifactkit.formats.gguf", "artifactkit.formats.gguf.reader", True),
         ("artifactkit.formats.npy", "artifactkit.passes.cast", False),
         ("artifactkit.formats.npy", "artifactkit.registry", False),
         ("artifactkit.scan.names", "artifactkit.containers.zip", True),

@@ -10,7 +10,7 @@ from artifactkit import known, registry
 from artifactkit.errors import RouteRefused
 from artifactkit.targets import kinds_refusal, not_written, refusal
 
-WRITTEN = {"gguf", "safetensors", "npz", "npy"}
+WRITTEN = {"gguf", "mlx", "safetensors", "npz", "npy"}
 READ_ONLY = {
     "joblib", "pickle", "pt2", "torch-legacy", "torch-package", "torch-tar", "torch-zip", "torchscript",
 }  # fmt: skip

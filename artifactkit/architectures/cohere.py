@@ -9,6 +9,7 @@ from ..errors import RouteRefused
 from ..modeling import decoder as d
 from ..modeling.architecture import Architecture, Key
 from ..modeling.config import Config
+from ..modeling.mlx import CONTEXT, TIED, WIDTHS, Mlx
 from ..modeling.rope import Rope
 
 
@@ -53,4 +54,9 @@ ARCHITECTURE = Architecture(
     inert=frozenset({"model_max_length"}),
     checks=(_check,),
     drops=(d.INV_FREQ,),
+    mlx=Mlx(
+        (*WIDTHS, CONTEXT, TIED, "layer_norm_eps", "logit_scale", "attention_bias", "use_qk_norm"),
+        Rope(theta=5e5, types=("default",), runtime="mlx-lm"), always_ties=True, plain=r".*\.[qk]_norm\.weight",
+        fixed={"hidden_act": d.SILU, "attention_bias": (False,)},
+    ),
 )

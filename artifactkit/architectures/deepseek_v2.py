@@ -13,6 +13,7 @@ from ..errors import RouteRefused
 from ..modeling import decoder as d
 from ..modeling.architecture import Architecture, Facts, Key, Pairs, Row
 from ..modeling.config import Config
+from ..modeling.mlx import CONTEXT, WIDTHS, Mlx, scaling
 from ..modeling.ops import Apply, Transpose
 from ..modeling.parts import HeadSplit
 from ..modeling.rope import READS, Rope
@@ -98,6 +99,21 @@ def _rope_back(pairs: Pairs, tensors: Mapping[str, TensorView]) -> Mapping[str, 
     return out
 
 
+MLX_ROPE = Rope(types=("default", "yarn"), dims="qk_rope_head_dim", runtime="mlx-lm")
+
+
+def _mlx(config: Config) -> Mapping[str, object]:
+    """mlx-lm computes yarn in every model: with a factor of 1 it is none."""
+    rope = MLX_ROPE.parameters(config)
+    given = scaling(rope, config) or {
+        "type": "yarn", "rope_type": "yarn", "factor": 1.0, "mscale": 1, "mscale_all_dim": 0,
+        "original_max_position_embeddings": config["max_position_embeddings"],
+    }  # fmt: skip
+    if rope.get("mscale_all_dim"):  # scales the scores too, there as in transformers
+        given |= {key: rope.get(key) for key in ("mscale", "mscale_all_dim")}
+    return {"rope_theta": rope["rope_theta"], "rope_scaling": given, "topk_method": "greedy", "moe_layer_freq": 1}
+
+
 # fmt: off
 ARCHITECTURE = Architecture(
     name="deepseek_v2",
@@ -153,5 +169,18 @@ ARCHITECTURE = Architecture(
     aliases={"num_experts": "n_routed_experts", "num_local_experts": "n_routed_experts"},
     checks=(_lite,),
     drops=(d.INV_FREQ,),
+    mlx=Mlx(
+        (
+            *WIDTHS, CONTEXT, "rms_norm_eps", "moe_intermediate_size", "n_shared_experts", "n_routed_experts",
+            "routed_scaling_factor", "kv_lora_rank", "q_lora_rank", "qk_rope_head_dim", "v_head_dim",
+            "qk_nope_head_dim", "num_experts_per_tok", "first_k_dense_replace",
+        ),
+        also=_mlx, uses=(*READS, "tie_word_embeddings"), ties=False,
+        fixed={
+            "hidden_act": d.SILU, "attention_bias": (False,), "mlp_bias": (False,), "topk_method": ("greedy",),
+            "norm_topk_prob": (False,), "moe_layer_freq": (1,), "scoring_func": ("softmax", None),
+        },
+        experts="model.layers.{b}.mlp.switch_mlp.{part}.weight", plain=r".*\.mlp\.gate\.weight",
+    ),
     notes="`topk_method` greedy alone; yarn with `mscale` equal to `mscale_all_dim`",
 )

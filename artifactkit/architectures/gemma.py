@@ -13,6 +13,8 @@ from ..errors import RouteRefused
 from ..modeling import decoder as d
 from ..modeling.architecture import Architecture, Facts, Key, Pairs
 from ..modeling.config import Config, shown
+from ..modeling.mlx import LLAMA as KEYS
+from ..modeling.mlx import Mlx, embedding_scale_loss, gelu_loss, no_window, scaling
 from ..modeling.ops import Shift
 from ..modeling.rope import READS, Rope
 
@@ -71,6 +73,7 @@ SIZES = {"hidden_size": 2304, "intermediate_size": 9216, "num_hidden_layers": 26
          "attention_bias": False, "query_pre_attn_scalar": 256, "sliding_window": 4096, "layer_types": None,
          "hidden_activation": "gelu_pytorch_tanh"}
 DIRECTIONS = (False, None)
+MLX_ROPE = Rope(types=("default",), runtime="mlx-lm")
 
 GEMMA = Architecture(
     name="gemma",
@@ -95,6 +98,13 @@ GEMMA = Architecture(
         "use_bidirectional_attention": DIRECTIONS,
     },
     drops=(d.INV_FREQ,),
+    mlx=Mlx(
+        (*KEYS, "head_dim"), MLX_ROPE, always_ties=True, losses=gelu_loss("hidden_act", "gelu"), gelu=True,
+        fixed={
+            "hidden_act": (*d.GELU_TANH, "gelu"), "hidden_activation": (*d.GELU_TANH, None),
+            "attention_bias": (False,), "use_bidirectional_attention": DIRECTIONS,
+        },
+    ),
 )
 
 GEMMA2 = Architecture(
@@ -128,6 +138,14 @@ GEMMA2 = Architecture(
         d.must_be("attn_logit_softcapping"), d.must_be("final_logit_softcapping"), d.must_be("sliding_window"),
     ),
     drops=(d.INV_FREQ,),
+    mlx=Mlx(
+        (*KEYS, "head_dim", "attn_logit_softcapping", "final_logit_softcapping", "query_pre_attn_scalar"), MLX_ROPE,
+        uses=("sliding_window", "layer_types"), always_ties=True, checks=(no_window(),),
+        fixed={
+            "hidden_activation": d.GELU_TANH, "hidden_act": (*d.GELU_TANH, None), "attention_bias": (False,),
+            "use_bidirectional_attention": DIRECTIONS, "cache_implementation": ("hybrid", None),
+        },
+    ),
 )
 
 GLOBAL, LOCAL = Rope(theta=1e6, types=("default", "linear")), Rope(theta=1e4, types=("default",))
@@ -165,6 +183,17 @@ def _rope_back(pairs: Pairs, tensors: Mapping[str, TensorView]) -> Mapping[str, 
     return {"rope_parameters": {WINDOW: window, FULL: full}}
 
 
+def _mlx(config: Config) -> Mapping[str, object]:
+    """The entries that mlx-lm reads of the two kinds of layers."""
+    full, window = _two_ropes(config)
+    every = config.opt_count("sliding_window_pattern") or 6
+    d.only_pattern("layer_types", _alternating(every), f"every {every}th layer with full attention")(config)
+    return {
+        "rope_theta": full["rope_theta"], "rope_local_base_freq": window["rope_theta"],
+        "rope_scaling": scaling(full, config), "sliding_window_pattern": every,
+    }
+
+
 GEMMA3 = Architecture(
     name="gemma3",
     gguf="gemma3",
@@ -199,6 +228,15 @@ GEMMA3 = Architecture(
         d.must_be("sliding_window"),
     ),
     drops=(d.INV_FREQ,),
+    mlx=Mlx(
+        (*KEYS, "head_dim", "query_pre_attn_scalar", "sliding_window"), also=_mlx,
+        uses=(*READS, "rope_local_base_freq", "layer_types"), losses=embedding_scale_loss,
+        fixed={
+            "hidden_activation": d.GELU_TANH, "hidden_act": (*d.GELU_TANH, None), "attention_bias": (False,),
+            "use_bidirectional_attention": DIRECTIONS, "attn_logit_softcapping": (None,),
+            "final_logit_softcapping": (None,), "cache_implementation": ("hybrid", None),
+        },
+    ),
     notes="the text model alone; a folder that holds the vision tower too is refused by its tensors",
 )
 

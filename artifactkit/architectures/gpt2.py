@@ -5,8 +5,11 @@ transformers: models/gpt2 (``Conv1D`` holds the transposed matrix). llama.cpp: L
 
 from __future__ import annotations
 
+from ..errors import RouteRefused
 from ..modeling import decoder as d
 from ..modeling.architecture import Architecture, Drop, Key, Row
+from ..modeling.config import Config
+from ..modeling.mlx import Mlx, gelu_loss
 from ..modeling.ops import Transpose
 
 H = "transformer.h.{b}."
@@ -17,6 +20,15 @@ def _conv(source: str, target: str) -> tuple[Row, ...]:
         Row(f"{H}{source}.weight", f"blk.{{b}}.{target}.weight", (Transpose(),)),
         Row(f"{H}{source}.bias", f"blk.{{b}}.{target}.bias"),
     )
+
+
+def _mlx_width(config: Config) -> None:
+    """mlx-lm's feed-forward block is four times as wide as the model."""
+    if config.count("n_inner") != 4 * config.count("n_embd"):
+        raise RouteRefused(
+            "mlx-lm's gpt2 has a feed-forward block four times as wide as the model", file=config.file,
+            member="n_inner", expected=4 * config.count("n_embd"), found=config.count("n_inner"),
+        )  # fmt: skip
 
 
 # fmt: off
@@ -58,4 +70,15 @@ ARCHITECTURE = Architecture(
         "num_hidden_layers": "n_layer",
     },
     drops=(Drop(r"(transformer\.)?h\.\d+\.attn\.(masked_)?bias", "the causal mask, which is computed"),),
+    mlx=Mlx(
+        ("n_embd", "n_head", "n_layer", "n_positions", "layer_norm_epsilon", "vocab_size"),
+        also=lambda config: {"n_ctx": config["n_positions"]}, uses=("n_inner", "tie_word_embeddings"),
+        fixed={
+            "activation_function": (*d.GELU_TANH, "gelu"), "scale_attn_weights": (True,),
+            "scale_attn_by_inverse_layer_idx": (False,),
+        },
+        losses=gelu_loss("activation_function", "gelu_new"),
+        checks=(_mlx_width,), always_ties=True, names=((r"^transformer\.", "model."),),
+        turned=r".*\.(c_attn|c_proj|c_fc)\.weight",
+    ),
 )

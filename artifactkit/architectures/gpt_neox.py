@@ -5,13 +5,36 @@ transformers: models/gpt_neox. llama.cpp: LLM_ARCH_GPTNEOX, which takes all quer
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+from ..errors import RouteRefused
 from ..modeling import decoder as d
 from ..modeling.architecture import Architecture, Drop, Key, Row
+from ..modeling.config import Config
+from ..modeling.mlx import CONTEXT, Mlx, gelu_loss
 from ..modeling.ops import Regroup
-from ..modeling.rope import Rope
+from ..modeling.rope import READS, Rope
 
 L = "gpt_neox.layers.{b}."
 QKV = Regroup(("num_attention_heads", 3, -1), (1, 0, 2), "query, key and value of each head set apart")
+
+MLX_ROPE = Rope(partial=0.25, types=("default",), runtime="mlx-lm")
+
+
+def _mlx(config: Config) -> Mapping[str, object]:
+    """mlx-lm reads the older names of both."""
+    rope = MLX_ROPE.parameters(config)
+    return {"rotary_emb_base": rope["rope_theta"], "rotary_pct": rope["partial_rotary_factor"]}
+
+
+def _mlx_width(config: Config) -> None:
+    """mlx-lm's feed-forward block is four times as wide as the model."""
+    if config.count("intermediate_size") != 4 * config.count("hidden_size"):
+        raise RouteRefused(
+            "mlx-lm's gpt_neox has a feed-forward block four times as wide as the model", file=config.file,
+            member="intermediate_size", expected=4 * config.count("hidden_size"), found=config["intermediate_size"],
+        )  # fmt: skip
+
 
 # fmt: off
 ARCHITECTURE = Architecture(
@@ -50,5 +73,15 @@ ARCHITECTURE = Architecture(
     drops=(
         d.INV_FREQ,
         Drop(r"gpt_neox\.layers\.\d+\.attention\.(masked_bias|bias)", "the causal mask, which is computed"),
+    ),
+    mlx=Mlx(
+        (
+            "hidden_size", "num_hidden_layers", "num_attention_heads", "vocab_size", CONTEXT, "layer_norm_eps",
+            "use_parallel_residual",
+        ),
+        also=_mlx, uses=(*READS, "intermediate_size", "tie_word_embeddings"), checks=(_mlx_width,), ties=False,
+        losses=gelu_loss("hidden_act", "gelu_new"), gelu=True,
+        fixed={"hidden_act": ("gelu", *d.GELU_TANH), "attention_bias": (True,)},
+        names=((r"^gpt_neox\.layers\.", "model.h."), (r"^gpt_neox\.", "model."), (r"^embed_out\.", "model.embed_out.")),
     ),
 )

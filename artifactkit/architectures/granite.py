@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from ..modeling import decoder as d
 from ..modeling.architecture import Architecture, Key
+from ..modeling.mlx import LLAMA as KEYS
+from ..modeling.mlx import Mlx
 from ..modeling.ops import rotary
 from ..modeling.rope import Rope
 
@@ -41,4 +43,12 @@ ARCHITECTURE = Architecture(
     when_null=d.HEADS_NULL,
     fixed={"hidden_act": d.SILU},
     drops=(d.INV_FREQ,),
+    mlx=Mlx(
+        (
+            *KEYS, "attention_bias", "mlp_bias", "logits_scaling", "attention_multiplier", "embedding_multiplier",
+            "residual_multiplier",
+        ),
+        Rope(types=("default", "linear", "llama3", "yarn"), runtime="mlx-lm"), fixed={"hidden_act": d.SILU},
+        eight=r".*(self_attn\.o_proj|mlp\.down_proj)|lm_head",
+    ),
 )

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from ..modeling import decoder as d
 from ..modeling.architecture import Architecture, Key, Pairs
+from ..modeling.mlx import LLAMA as KEYS
+from ..modeling.mlx import Mlx, no_window, whole_heads
 from ..modeling.ops import rotary
 from ..modeling.rope import Rope
 
 ROPE = Rope(types=("default", "linear", "llama3", "yarn", "longrope"))
 
 # fmt: off
+MLX_ROPE = Rope(types=("default", "linear", "llama3", "yarn"), runtime="mlx-lm")
 QUERY, KEY = (rotary("num_attention_heads"),), (rotary("num_key_value_heads"),)
 
 LLAMA = Architecture(
@@ -38,6 +41,7 @@ LLAMA = Architecture(
     fixed={"hidden_act": d.SILU},
     drops=(d.INV_FREQ,),
     also=lambda pairs: not pairs.get("expert_count"),
+    mlx=Mlx((*KEYS, "head_dim", "attention_bias", "mlp_bias"), MLX_ROPE, fixed={"hidden_act": d.SILU}),
 )
 
 MISTRAL = Architecture(
@@ -61,6 +65,10 @@ MISTRAL = Architecture(
     writes={"sliding_window": None},
     also=lambda pairs: False,  # told from Llama by the class alone
     notes=d.WINDOW_NOTE,
+    mlx=Mlx(
+        (*KEYS, "head_dim"), MLX_ROPE, also=lambda config: {"attention_bias": False, "mlp_bias": False},
+        uses=("sliding_window",), fixed={"hidden_act": d.SILU}, checks=(no_window(),),
+    ),
 )
 
 
@@ -97,6 +105,11 @@ MIXTRAL = Architecture(
     losses=d.WINDOW,
     also=_mixture,
     notes=d.WINDOW_NOTE,
+    mlx=Mlx(
+        (*KEYS, "num_local_experts", "num_experts_per_tok"), Rope(theta=1e6, types=("default",), runtime="mlx-lm"),
+        uses=("sliding_window", "head_dim"), fixed={"hidden_act": d.SILU}, checks=(no_window(), whole_heads),
+        experts="model.layers.{b}.block_sparse_moe.switch_mlp.{part}.weight",
+    ),
 )
 
 ARCHITECTURE = (LLAMA, MISTRAL, MIXTRAL)

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 from ..modeling import decoder as d
 from ..modeling.architecture import Architecture
+from ..modeling.mlx import LLAMA as KEYS
+from ..modeling.mlx import Mlx
 from ..modeling.rope import Rope
 
 # fmt: off
@@ -33,4 +35,8 @@ ARCHITECTURE = Architecture(
     when_null=d.HEADS_NULL,
     fixed={"hidden_act": d.SILU, "attention_bias": (False,)},
     drops=(d.INV_FREQ,),
+    mlx=Mlx(
+        KEYS, Rope(types=("default", "linear", "llama3", "yarn"), runtime="mlx-lm"),
+        fixed={"hidden_act": d.SILU, "attention_bias": (False,)},
+    ),
 )

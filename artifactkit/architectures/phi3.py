@@ -9,6 +9,8 @@ from __future__ import annotations
 
 from ..modeling import decoder as d
 from ..modeling.architecture import Architecture, Facts
+from ..modeling.mlx import LLAMA as KEYS
+from ..modeling.mlx import Mlx, no_window
 from ..modeling.rope import Rope
 
 # fmt: off
@@ -44,6 +46,11 @@ ARCHITECTURE = Architecture(
     fixed={"hidden_act": d.SILU, "attention_bias": (False, None)},
     drops=(d.INV_FREQ,),
     losses=d.WINDOW,
+    mlx=Mlx(
+        (*KEYS, "original_max_position_embeddings"),
+        Rope(partial=1.0, types=("default", "linear"), su=("su",), runtime="mlx-lm"), partial=True,
+        uses=("sliding_window",), fixed={"hidden_act": d.SILU, "attention_bias": (False, None)}, checks=(no_window(),),
+    ),
     notes=d.WINDOW_NOTE + "; longrope's set of factors is chosen by the size of the context, in "
           "transformers by the length of the text",
 )

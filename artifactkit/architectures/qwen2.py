@@ -9,6 +9,8 @@ from __future__ import annotations
 from ..modeling import decoder as d
 from ..modeling.architecture import Architecture, Key
 from ..modeling.config import Config
+from ..modeling.mlx import LLAMA as KEYS
+from ..modeling.mlx import Mlx, no_window
 from ..modeling.rope import Rope
 
 
@@ -26,7 +28,12 @@ def _early_windows(config: Config) -> list[object]:
     ]
 
 
+def _windowed(config: Config) -> bool:
+    return config.flag("use_sliding_window")
+
+
 # fmt: off
+WINDOW_KEYS = ("use_sliding_window", "sliding_window", "max_window_layers", "layer_types")
 ATTENTION = d.attention_rows(bias=_always, out_bias=False)
 BASE = {
     "vocab_size": 151936, "hidden_act": "silu", "max_position_embeddings": 32768, "rms_norm_eps": 1e-6,
@@ -52,6 +59,10 @@ QWEN2 = Architecture(
     drops=(d.INV_FREQ,),
     losses=d.USED_WINDOW,
     notes=d.USED_WINDOW_NOTE,
+    mlx=Mlx(
+        KEYS, Rope(types=("default", "linear", "llama3", "yarn"), runtime="mlx-lm"), uses=WINDOW_KEYS,
+        fixed={"hidden_act": d.SILU}, checks=(d.windowed_types, no_window(_windowed)),
+    ),
 )
 
 QWEN2_MOE = Architecture(
@@ -92,6 +103,16 @@ QWEN2_MOE = Architecture(
     drops=(d.INV_FREQ,),
     losses=d.USED_WINDOW,
     notes=d.USED_WINDOW_NOTE + "; layers without experts (`mlp_only_layers`, `decoder_sparse_step`) are refused",
+    mlx=Mlx(
+        (*KEYS, "num_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size"),
+        Rope(types=("default",), runtime="mlx-lm"), uses=WINDOW_KEYS,
+        fixed={
+            "hidden_act": d.SILU, "decoder_sparse_step": (1,), "mlp_only_layers": ([], None), "qkv_bias": (True,),
+            "norm_topk_prob": (False,),
+        },
+        checks=(d.windowed_types, no_window(_windowed)), ties=False,
+        experts="model.layers.{b}.mlp.switch_mlp.{part}.weight",
+    ),
 )
 
 ARCHITECTURE = (QWEN2, QWEN2_MOE)

@@ -7,7 +7,15 @@ from __future__ import annotations
 
 from ..modeling import decoder as d
 from ..modeling.architecture import Architecture, Key
+from ..modeling.config import Config
+from ..modeling.mlx import LLAMA as KEYS
+from ..modeling.mlx import Mlx, no_window
 from ..modeling.rope import Rope
+
+
+def _windowed(config: Config) -> bool:
+    return config.flag("use_sliding_window")
+
 
 # fmt: off
 ATTENTION = (
@@ -39,6 +47,11 @@ QWEN3 = Architecture(
     drops=(d.INV_FREQ,),
     losses=d.USED_WINDOW,
     notes=d.USED_WINDOW_NOTE,
+    mlx=Mlx(
+        (*KEYS, "head_dim"), Rope(types=("default", "linear", "llama3", "yarn"), runtime="mlx-lm"),
+        uses=("use_sliding_window", "sliding_window", "max_window_layers", "layer_types"), fixed=FIXED,
+        checks=(d.windowed_types, no_window(_windowed)),
+    ),
 )
 
 QWEN3_MOE = Architecture(
@@ -71,6 +84,14 @@ QWEN3_MOE = Architecture(
     drops=(d.INV_FREQ,),
     losses=d.USED_WINDOW,
     notes=d.USED_WINDOW_NOTE + "; llama.cpp norms the weights of the chosen experts, so `norm_topk_prob` must be true",
+    mlx=Mlx(
+        (*KEYS, "head_dim", "num_experts_per_tok", "decoder_sparse_step", "moe_intermediate_size", "norm_topk_prob"),
+        Rope(types=("default",), runtime="mlx-lm"),
+        also=lambda config: {"num_experts": config["num_local_experts"], "mlp_only_layers": []},
+        uses=("num_local_experts", "use_sliding_window", "sliding_window"),
+        fixed={**FIXED, "decoder_sparse_step": (1,), "mlp_only_layers": ([], None)}, checks=(no_window(_windowed),),
+        experts="model.layers.{b}.mlp.switch_mlp.{part}.weight", eight=r"model\.layers\.\d+\.mlp\.gate",
+    ),
 )
 
 ARCHITECTURE = (QWEN3, QWEN3_MOE)

@@ -8,6 +8,8 @@ from __future__ import annotations
 from ..modeling import decoder as d
 from ..modeling.architecture import Architecture
 from ..modeling.config import Config
+from ..modeling.mlx import LLAMA as KEYS
+from ..modeling.mlx import Mlx
 from ..modeling.ops import rotary
 from ..modeling.rope import Rope
 
@@ -48,4 +50,10 @@ ARCHITECTURE = Architecture(
         d.only_pattern("layer_types", d.full_attention, "full attention in every layer"),
     ),
     drops=(d.INV_FREQ,),
+    mlx=Mlx(
+        (*KEYS, "attention_bias", "mlp_bias", "no_rope_layers", "no_rope_layer_interval"),
+        Rope(theta=2e6, types=("default", "linear", "llama3", "yarn"), runtime="mlx-lm"), uses=("layer_types",),
+        fixed={"hidden_act": d.SILU, "use_sliding_window": (False, None)},
+        checks=(d.only_pattern("layer_types", d.full_attention, "full attention in every layer"),),
+    ),
 )

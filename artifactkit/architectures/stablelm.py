@@ -8,6 +8,7 @@ from __future__ import annotations
 from ..modeling import decoder as d
 from ..modeling.architecture import Architecture, Facts, Key, Row
 from ..modeling.config import Config
+from ..modeling.mlx import CONTEXT, WIDTHS, Mlx
 from ..modeling.parts import Stack
 from ..modeling.rope import Rope
 
@@ -54,4 +55,9 @@ ARCHITECTURE = Architecture(
     fixed={"hidden_act": d.SILU},
     aliases={"norm_eps": "layer_norm_eps", "rope_pct": "partial_rotary_factor"},
     drops=(d.INV_FREQ,),
+    mlx=Mlx(
+        (*WIDTHS, CONTEXT, "use_qkv_bias", "layer_norm_eps", "use_parallel_residual", "qk_layernorm"),
+        Rope(partial=0.25, types=("default",), runtime="mlx-lm"), partial=True,
+        uses=("tie_word_embeddings",), ties=False, fixed={"hidden_act": d.SILU},
+    ),
 )

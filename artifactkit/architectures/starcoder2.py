@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from ..modeling import decoder as d
 from ..modeling.architecture import Architecture, Key
+from ..modeling.mlx import CONTEXT, TIED, WIDTHS, Mlx, gelu_loss, no_window
 from ..modeling.rope import Rope
 
 BIAS = d.if_true("use_bias")
@@ -41,4 +42,12 @@ ARCHITECTURE = Architecture(
     drops=(d.INV_FREQ,),
     losses=d.WINDOW,
     notes=d.WINDOW_NOTE,
+    mlx=Mlx(
+        (*WIDTHS, CONTEXT, TIED, "norm_epsilon"), Rope(types=("default",), runtime="mlx-lm"), uses=("sliding_window",),
+        checks=(no_window(),), losses=gelu_loss("hidden_act", "gelu"), gelu=True,
+        fixed={
+            "hidden_act": (*d.GELU_TANH, "gelu"), "use_bias": (True,), "mlp_type": ("default",),
+            "norm_type": ("layer_norm",),
+        },
+    ),
 )

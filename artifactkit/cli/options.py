@@ -94,11 +94,15 @@ OnOverflow = Annotated[
 ]
 Quantize = Annotated[
     str | None,
-    typer.Option("--quantize", metavar="Q", help="Quantise matrices to one of ggml's types: q8_0, q4_k, iq4_xs ..."),
+    typer.Option("--quantize", metavar="Q", help="Quantise matrices: q8_0, q4_k ... (GGUF), q4, mxfp4 ... (MLX)."),
 ]
 Imatrix = Annotated[
     str | None,
     typer.Option("--imatrix", metavar="FILE", help="Importance of columns, from llama-imatrix, for --quantize."),
+]
+GroupSize = Annotated[
+    int | None,
+    typer.Option("--group-size", metavar="N", min=1, help="Elements that share a scale, of MLX: 32, 64 or 128."),
 ]
 AllowRequantize = Annotated[
     bool, typer.Option("--allow-requantize", help="Let --quantize start from tensors that are quantised already.")

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
 
 from ..artifact import KeyValue, TensorView
 from ..errors import Corrupt
 from ..report import Loss
 from .config import MISSING, Config
 from .ops import Op
+
+if TYPE_CHECKING:
+    from .mlx import Mlx
 
 # Written beside the model's own facts, so that a GGUF file says which of two alike families it was made from.
 CLASS_KEY = "artifactkit.model_class"
@@ -176,6 +180,7 @@ class Architecture:
     also: Callable[[Pairs], bool] | None = None  # which files of one ``gguf`` name are of this family
     gelu: bool = False
     encoder: bool = False
+    mlx: Mlx | None = None  # None: mlx-lm has no such family
     notes: str = ""  # for the docs: what holds only in part, and why
 
     def config(self, raw: Mapping[str, object], file: str = "config.json") -> Config:

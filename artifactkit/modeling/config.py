@@ -132,7 +132,9 @@ def same(value: object, wanted: object) -> bool:
     return value == wanted and isinstance(value, bool) == isinstance(wanted, bool)
 
 
-def check_values(config: Config, fixed: Mapping[str, tuple[object, ...]], family: str) -> None:
+def check_values(
+    config: Config, fixed: Mapping[str, tuple[object, ...]], family: str, runtime: str = "llama.cpp"
+) -> None:
     """Refuse a value of a known key that the target's graph has no way to compute."""
     for key, allowed in {**OFF, **fixed}.items():
         if key not in config.raw and key not in config.defaults:
@@ -143,7 +145,7 @@ def check_values(config: Config, fixed: Mapping[str, tuple[object, ...]], family
                 "the weights are quantised: dequantise the checkpoint first" if key == "quantization_config" else None
             )
             raise RouteRefused(
-                f"{key} has a value that llama.cpp's {family} does not compute", file=config.file, member=key,
+                f"{key} has a value that {runtime}'s {family} does not compute", file=config.file, member=key,
                 expected=" or ".join(shown(one) for one in allowed), found=shown(value), hint=hint,
             )  # fmt: skip
 

@@ -29,7 +29,7 @@ def to_gguf(arch: Architecture, raw: dict[str, object], weights: Weights, file: 
     config = arch.config(raw, file)
     check_understood(config, arch.known_keys(), arch.name)
     check_values(config, arch.fixed, arch.name)
-    run = _Run(arch, config, weights)  # which holds the counts against the tensors that are there
+    run = Run(arch, config, weights)  # which holds the counts against the tensors that are there
     for check in arch.checks:
         check(config)
     run.all_rows()
@@ -76,7 +76,7 @@ def _pair(arch: Architecture, kv: str, kind: str, value: object, config: Config,
     raise config.wrong(key, wanted.get(kind, "a list"))
 
 
-class _Run:
+class Run:
     """One conversion under way: which tensors are still to be explained, and what has been made."""
 
     def __init__(self, arch: Architecture, config: Config, weights: Weights) -> None:

@@ -47,6 +47,7 @@ class Rope:
     write_dims: bool = True
     write_none: bool = False
     su: tuple[str, ...] = ()
+    runtime: str = "llama.cpp"  # whose types these are
     original: bool = False  # whether the config class has ``original_max_position_embeddings`` of its own
 
     def parameters(self, config: Config) -> dict[str, object]:
@@ -71,7 +72,7 @@ class Rope:
         out.pop("type", None)
         if kind not in self.types:
             raise RouteRefused(
-                f"rope type {kind!r} is not computed by llama.cpp for this family", file=config.file, member=where,
+                f"rope type {kind!r} is not computed by {self.runtime} for this family", file=config.file, member=where,
                 expected=" or ".join(self.types), found=kind,
             )  # fmt: skip
         for key, value in out.items():

@@ -15,7 +15,7 @@ from artifactkit.artifact import Alias, TensorView, Weights
 from artifactkit.dtypes import ALL, BY_NAME, BY_TORCH
 from artifactkit.errors import Refused, RouteRefused, UsageError, VerificationFailed
 from artifactkit.formats.safetensors import FORMAT
-from artifactkit.formats.safetensors.writer import ORDER, split, write
+from artifactkit.safetensors_files.writer import ORDER, split, write
 from artifactkit.passes.tie import merge_aliases
 from artifactkit.source import Inline, read_all
 from artifactkit.types import Head, OutputFile, ReadOptions, WriteOptions
@@ -199,7 +199,7 @@ def test_what_the_format_cannot_hold(tensor: TensorView, words: str, hint: str) 
 
 
 def test_a_header_beyond_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    from artifactkit.formats.safetensors import writer
+    from artifactkit.safetensors_files import writer
 
     monkeypatch.setattr(writer, "MAX_HEADER", 1000)  # 100 MB are as good, and slow
     write(weights(view("n" * 900, "u8", (0,))), FILE)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import os
 
-from ...dtypes import BY_SAFETENSORS
-from ...errors import VerificationFailed
-from ...types import Placed
+from ..dtypes import BY_SAFETENSORS
+from ..errors import VerificationFailed
+from ..types import Placed
 
 
 def reopen(files: list[str]) -> dict[str, Placed]:

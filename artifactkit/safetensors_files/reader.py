@@ -8,22 +8,24 @@ from __future__ import annotations
 import os
 import re
 
-from ...artifact import TensorView, Weights
-from ...containers import safetensors_header as st
-from ...dtypes import BY_SAFETENSORS
-from ...files import File
-from ...sharded import join
-from ...source import FileSpan
-from ...trees import open_file
-from ...types import Head, ReadOptions
+from ..artifact import TensorView, Weights
+from ..containers import safetensors_header as st
+from ..dtypes import BY_SAFETENSORS
+from ..files import File
+from ..sharded import join
+from ..source import FileSpan
+from ..trees import exists, open_file
+from ..types import HEAD, Head, ReadOptions
 
 INDEX_SUFFIX = ".safetensors.index.json"
 # A key of the metadata that says which framework the tensors are from; never the name of a tied tensor.
 FORMAT_KEY = "format"
+_MLX = re.compile(rb'"__metadata__"\s*:\s*\{[^{}]*"format"\s*:\s*"mlx"')
+_ANY_SHARD = re.compile(rb'"([\w.-]+\.safetensors)"')
 _SHARD_NAME = re.compile(r"-(\d{5})-of-(\d{5})\.safetensors$")
 
 
-def sniff(head: Head) -> bool:
+def sniff_any(head: Head) -> bool:
     """A header length that the file can hold and ``{`` after it; or an index of ``.safetensors`` shards.
 
     With the suffix, lengths that lie are ours too, so that they are refused with the reason and not as unknown.
@@ -35,6 +37,19 @@ def sniff(head: Head) -> bool:
     if first[8:9] == b"{" and len(first) > 9:
         return 2 <= length <= head.size - 8 and length <= st.MAX_HEADER or head.suffix == ".safetensors"
     return head.suffix == ".safetensors" and (head.size < 9 or length <= st.MAX_HEADER)
+
+
+def made_by_mlx(head: Head) -> bool:
+    """Whether the metadata of a file, or of the first shard that an index names, say ``"format": "mlx"``."""
+    first = head.first
+    if is_index(head):
+        shard = _ANY_SHARD.search(first)
+        path = os.path.join(os.path.dirname(head.path), shard[1].decode()) if shard else ""
+        if not path or not exists(path):
+            return False
+        file = open_file(path)
+        first = file.read(0, min(file.size, HEAD))
+    return _MLX.search(first) is not None
 
 
 def is_index(head: Head) -> bool:

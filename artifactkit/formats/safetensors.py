@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
-from ...dtypes import BY_SAFETENSORS
-from ...types import Format
-from .reader import read, sniff
-from .reopen import reopen
-from .writer import write
+from ..dtypes import BY_SAFETENSORS
+from ..safetensors_files.reader import made_by_mlx, read, sniff_any
+from ..safetensors_files.reopen import reopen
+from ..safetensors_files.writer import write
+from ..types import Format, Head
+
+
+def sniff(head: Head) -> bool:
+    """Any safetensors but those of an MLX folder, whose matrices may be quantised."""
+    return sniff_any(head) and not made_by_mlx(head)
+
 
 FORMAT = Format(
     name="safetensors",

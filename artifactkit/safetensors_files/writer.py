@@ -11,10 +11,10 @@ import json
 import re
 from collections.abc import Iterable, Mapping
 
-from ...artifact import TensorView, Weights
-from ...errors import Refused, RouteRefused, UsageError
-from ...source import Inline
-from ...types import SUMMARY_PREFIX, OutputFile, Part, Summary, WriteOptions
+from ..artifact import TensorView, Weights
+from ..errors import Refused, RouteRefused, UsageError
+from ..source import Inline
+from ..types import SUMMARY_PREFIX, OutputFile, Part, Summary, WriteOptions
 
 METADATA = "__metadata__"
 FORMAT_KEY = "format"
