@@ -150,6 +150,35 @@ class Alias:
     target: str
 
 
+@dataclass(frozen=True, slots=True)
+class Value:
+    """An input or output of a graph. A dimension is a number, the name of one that is open, or None; ``dims`` is None
+    where not even their number is said. ``type`` is an element type's name, or what else the value is: ``sequence``."""
+
+    name: str
+    type: str
+    dims: tuple[int | str | None, ...] | None
+
+
+@dataclass(frozen=True, slots=True)
+class Graph:
+    """The operations that weights belong to, as far as headers tell; ``model`` is what its format rewrites.
+
+    ``operators`` counts nodes by ``domain::name``, ``opsets`` is by domain, and ``facts`` are what a model says of
+    itself: IR version, producer. ``functions`` are operators that the model defines, ``custom`` the domains of those
+    that neither it nor a standard defines.
+    """
+
+    inputs: tuple[Value, ...]
+    outputs: tuple[Value, ...]
+    operators: dict[str, int]
+    opsets: dict[str, int]
+    facts: dict[str, str]
+    functions: tuple[str, ...]
+    custom: tuple[str, ...]
+    model: object
+
+
 @dataclass(slots=True)
 class Weights:
     """Named tensors and what came with them. ``tensors`` is keyed by name and ordered as the file is.
@@ -160,6 +189,7 @@ class Weights:
     ``chosen`` says which part of a checkpoint the tensors are from, and by which rule.
     ``naming`` is whose names the tensors have: "source" as they were read, "gguf" after an architecture's rules.
     ``keyvalues`` are typed facts about the model and its tokenizer, for formats that keep them.
+    ``graph`` is the graph that the tensors are the weights of, where the artifact is of that kind.
     """
 
     tensors: dict[str, TensorView]
@@ -178,6 +208,7 @@ class Weights:
     code: list[NamedCode] = field(default_factory=list)
     losses: list[Loss] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
+    graph: Graph | None = None
 
     kind = "weights"
 
@@ -195,18 +226,6 @@ class Weights:
         for tensor in self:
             found |= {id(file): file for file in files_of(tensor.source)}
         return list(found.values())
-
-
-@dataclass(slots=True)
-class Graph:
-    """Operations with their weights: inputs and outputs by name, and the model in its own library's form."""
-
-    weights: Weights
-    inputs: tuple[str, ...]
-    outputs: tuple[str, ...]
-    model: object
-
-    kind = "graph"
 
 
 @dataclass(slots=True)

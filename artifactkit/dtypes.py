@@ -1,7 +1,7 @@
 """Element types: names, sizes in integers, and what each is called elsewhere.
 
 Sources: safetensors ``tensor.rs`` (enum ``Dtype``), ``torch.dtype``, ml_dtypes' README, OCP MX v1.0 (f4, f6, e8m0),
-ggml.h (enum ``ggml_type``) and ggml-common.h (the blocks).
+onnx.proto3 (i4, u4, i2, u2), ggml.h (enum ``ggml_type``) and ggml-common.h (the blocks).
 """
 
 from __future__ import annotations
@@ -139,6 +139,10 @@ _PLAIN: tuple[DType, ...] = (
     _d("f6_e2m3", 6, "float", "F6_E2M3", None, None),
     _d("f6_e3m2", 6, "float", "F6_E3M2", None, None),
     _d("f4", 4, "float", "F4", None, "float4_e2m1fn_x2"),
+    _d("u4", 4, "int", None, None, None),
+    _d("i4", 4, "int", None, None, None),
+    _d("u2", 2, "int", None, None, None),
+    _d("i2", 2, "int", None, None, None),
     _d("c32", 32, "complex", None, None, "complex32"),
     _d("c64", 64, "complex", "C64", "complex64", "complex64"),
     _d("c128", 128, "complex", None, "complex128", "complex128"),

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from . import known
 from .errors import Unreadable, UsageError
-from .types import Format, Head, Runner
+from .types import Format, Head, Lowering, Runner
 
 if TYPE_CHECKING:
     from .modeling.architecture import Architecture
@@ -77,6 +77,24 @@ def architectures() -> dict[str, Architecture]:
         for arch in held if isinstance(held, tuple) else (held,):
             if isinstance(arch, Architecture):
                 found.setdefault(arch.name, arch)
+    return dict(sorted(found.items()))
+
+
+@cache
+def lowerings() -> dict[str, Lowering]:
+    """The changes of kind by name, in order of name; a built-in name cannot be taken by a plug-in."""
+    from importlib.metadata import entry_points
+
+    found: dict[str, Lowering] = {}
+    for module in _modules("lowerings"):
+        lowering = getattr(module, "LOWERING", None)
+        if not isinstance(lowering, Lowering):
+            raise TypeError(f"{module.__name__} has no LOWERING")
+        found[lowering.name] = lowering
+    for point in sorted(entry_points(group="artifactkit.lowerings"), key=lambda p: (p.name, p.value)):
+        held = point.load()
+        if isinstance(held, Lowering):
+            found.setdefault(held.name, held)
     return dict(sorted(found.items()))
 
 

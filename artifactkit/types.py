@@ -150,6 +150,22 @@ class Need:
     flag: str
 
 
+@dataclass(frozen=True, slots=True)
+class Lowering:
+    """One change of kind, from ``source`` to ``target``: a module in ``lowerings/`` holds one of these as ``LOWERING``.
+
+    ``run`` takes weights as they were read, and returns what they become; what it takes beside them is its own. No
+    tensor byte is read by it unless its ``needs`` say that a model is run.
+    """
+
+    name: str
+    source: Kind
+    target: Kind
+    title: str
+    run: Callable[..., Weights]
+    needs: tuple[Need, ...] = ()
+
+
 Reader = Callable[[Head, ReadOptions], Weights]
 Writer = Callable[[Weights, WriteOptions], list[OutputFile]]
 
