@@ -19,7 +19,10 @@ PACKAGE = ROOT / "artifactkit"
 # nothing of another line of its level: those are to be kept apart. Folders are named like modules.
 LEVELS: list[tuple[str, list[list[str]]]] = [
     ("L0", [["errors", "dtypes"], ["report"]]),
-    ("L1", [["files", "trees", "ranged", "pickles", "containers", "source", "strided", "stored", "artifact"]]),
+    (
+        "L1",
+        [["files", "trees", "outside", "ranged", "pickles", "containers", "source", "strided", "stored", "artifact"]],
+    ),
     (
         "L2",
         [
@@ -27,6 +30,7 @@ LEVELS: list[tuple[str, list[list[str]]]] = [
                 "types", "filesystem", "beside", "staging", "placing", "patterns", "sharded", "floats", "casting",
                 "ggml", "npwrite", "tensor_names", "torch_files", "torch_script", "numpy_files", "checkpoint_walk",
                 "checkpoint", "modeling", "children", "mlx", "safetensors_files",
+                "onnx_files",
             ]
         ],
     ),

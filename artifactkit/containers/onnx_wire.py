@@ -10,20 +10,22 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..errors import Corrupt, LimitExceeded, Truncated
-from ..files import Bytes, label
+from ..errors import Corrupt, LimitExceeded
+from ..files import Bytes
+from .protobuf import LENGTH, MAX_DEPTH, MAX_STRING, VARINT, Wire, signed
 
-VARINT, FIXED64, LENGTH, START_GROUP, END_GROUP, FIXED32 = range(6)
-MAX_DEPTH = 100  # messages within messages; protobuf's own limit
-MAX_FIELDS = 20_000_000
-MAX_STRING = 1 << 16  # of names, paths and operators
 MAX_ENTRIES = 4096  # (key, value) pairs of one tensor, dimensions, inputs: what is kept of one message
-WINDOW = 1 << 16
 
 # ModelProto
 M_IR_VERSION, M_PRODUCER, M_PRODUCER_VERSION, M_DOMAIN, M_MODEL_VERSION, M_DOC, M_GRAPH, M_OPSETS = range(1, 9)
 M_METADATA, M_TRAINING, M_FUNCTIONS = 14, 20, 25
 FIRST = frozenset(b"\x08\x12\x1a\x22\x28\x32\x3a\x42\x72\xa2\xca\xd2")  # of the tags of ModelProto's fields
+ABOUT = {
+    M_IR_VERSION: "IR version", M_PRODUCER: "producer", M_PRODUCER_VERSION: "producer version", M_DOMAIN: "domain",
+    M_MODEL_VERSION: "model version",
+}  # fmt: skip
+ONCE = {2: "data_type", 8: "name", 9: "raw_data", 14: "data_location"}  # of TensorProto
+PACKED = (4, 5, 7, 10, 11)  # float_data, int32_data, int64_data, double_data, uint64_data
 # AttributeProto.type of those that hold code, or tensors
 ATTRIBUTE_FIELDS_TENSOR, ATTRIBUTE_FIELDS_GRAPH, ATTRIBUTE_FIELDS_SPARSE = (5, 10), (6, 11), (22, 23)
 
@@ -32,7 +34,11 @@ ATTRIBUTE_FIELDS_TENSOR, ATTRIBUTE_FIELDS_GRAPH, ATTRIBUTE_FIELDS_SPARSE = (5, 1
 class Tensor:
     """A TensorProto. ``external`` are its (key, value) pairs in order, duplicates included; ``place`` says where it is.
 
-    ``raw`` is (offset, nbytes) in the file of ``raw_data``. ``location`` is 1 for data in another file.
+    ``raw`` is (offset, nbytes) in the file of ``raw_data``. ``location`` is 1 for data in another file. ``offset`` and
+    ``end`` are where the message lies. ``packed`` are runs of typed data, (field, offset, nbytes); ``loose`` names a
+    field of those that is written element by element. ``rest`` are the fields that say nothing of the data, (offset,
+    end). ``node`` is the one that has it in its ``attribute``; both are complete once the walk is. ``again`` names a
+    field that came twice, which readers that take the first and those that take the last see differently.
     """
 
     name: str = ""
@@ -43,11 +49,23 @@ class Tensor:
     raw: tuple[int, int] | None = None
     place: str = ""
     offset: int = 0
+    end: int = 0
+    role: str = "initializer"  # or attribute, sparse
+    packed: list[tuple[int, int, int]] = field(default_factory=list)
+    loose: int = 0
+    strings: int = 0
+    segment: bool = False
+    rest: list[tuple[int, int]] = field(default_factory=list)
+    node: Node | None = None
+    attribute: str = ""
+    again: str = ""
 
 
 @dataclass(slots=True)
 class Node:
     """A NodeProto, without its tensors and graphs, which are visited by themselves.
+
+    ``inputs`` and ``outputs`` are there for a visitor that asks for ``wires``.
 
     ``strings`` are the string attributes, (attribute, offset, nbytes); ``integers`` (attribute, value). ``twice`` names
     a field that readers which take the first and those which take the last would see differently.
@@ -62,6 +80,8 @@ class Node:
     place: str = ""
     offset: int = 0
     twice: str = ""
+    inputs: list[str] = field(default_factory=list)
+    outputs: list[str] = field(default_factory=list)
 
 
 @dataclass(slots=True)
@@ -75,117 +95,18 @@ class Function:
 
 
 class Visitor:
-    """What a caller wants to know. Each method may be left as it is."""
+    """What a caller wants to know. Each method may be left as it is. ``wires``: whether names of values are wanted."""
 
+    wires = False
+
+    def about(self, key: str, value: str) -> None: ...
+    def value(self, role: str, name: str, elem_type: int, dims: tuple[int | str | None, ...] | None) -> None: ...
     def opset(self, domain: str, version: int) -> None: ...
     def metadata(self, key: str, value: str) -> None: ...
     def node(self, node: Node) -> None: ...
     def tensor(self, tensor: Tensor) -> None: ...
     def function(self, function: Function) -> None: ...
     def twice(self, what: str, offset: int) -> None: ...
-
-
-class Wire:
-    """Protobuf fields of a run of bytes, read forward through one window."""
-
-    def __init__(self, data: Bytes) -> None:
-        self.data, self.size, self.file = data, data.size, label(data)
-        self._base, self._window = 0, b""
-        self._fields = 0
-
-    def _load(self, at: int, n: int) -> int:
-        """Have ``n`` bytes from ``at`` in the window (or all that are left); returns where they begin in it."""
-        start = at - self._base
-        if start < 0 or start + n > len(self._window):
-            self._base, start = at, 0
-            self._window = self.data.read(at, min(WINDOW, self.size - at))
-        return start
-
-    def _varint(self, at: int, end: int) -> tuple[int, int]:
-        """(value, offset behind it)"""
-        start = self._load(at, 10)
-        window, stop = self._window, min(end - self._base, start + 10)
-        value = shift = 0
-        for i in range(start, min(stop, len(window))):
-            byte = window[i]
-            value |= (byte & 0x7F) << shift
-            if byte < 0x80:
-                return value & 0xFFFF_FFFF_FFFF_FFFF, self._base + i + 1
-            shift += 7
-        if shift >= 70:
-            raise Corrupt("a number of more than 10 bytes", file=self.file, offset=at)
-        raise Truncated("the message ends within a number", file=self.file, offset=at)
-
-    def fields(self, at: int, end: int) -> Iterator[tuple[int, int, int, int]]:
-        """(number, wire type, value or start, end or offset) for each field between two offsets.
-
-        VARINT: (number, 0, value, offset of the field). LENGTH: (number, 2, start, end). The others: where they lie.
-        """
-        groups: list[int] = []
-        while at < end:
-            self._fields += 1
-            if self._fields > MAX_FIELDS:
-                raise LimitExceeded("more fields than any model has", file=self.file, offset=at)
-            begin = at
-            start = at - self._base
-            window = self._window
-            # A tag or a value of one byte is the rule; the way round is for the others.
-            if 0 <= start < len(window) and window[start] < 0x80:
-                tag, at = window[start], at + 1
-            else:
-                tag, at = self._varint(at, end)
-            number, kind = tag >> 3, tag & 7
-            if number == 0 or number > 0x1FFFFFFF:
-                raise Corrupt("a field number out of range", file=self.file, offset=begin, found=number)
-            if kind == LENGTH:
-                start = at - self._base
-                if 0 <= start < len(window) and at < end and window[start] < 0x80 and window is self._window:
-                    length, at = window[start], at + 1
-                else:
-                    length, at = self._varint(at, end)
-                if length > end - at:
-                    if length > 1 << 40 or end < self.size:
-                        raise Corrupt(
-                            "a field reaches past the end of what it is in", file=self.file, offset=begin,
-                            expected=f"at most {end - at} bytes", found=length,
-                        )  # fmt: skip
-                    raise Truncated(
-                        "the file ends within a field", file=self.file, offset=begin,
-                        expected=f"{length} bytes", found=f"{end - at} bytes",
-                    )  # fmt: skip
-                if not groups:
-                    yield number, kind, at, at + length
-                at += length
-            elif kind == VARINT:
-                value, at = self._varint(at, end)
-                if not groups:
-                    yield number, kind, value, begin
-            elif kind in (FIXED64, FIXED32):
-                n = 8 if kind == FIXED64 else 4
-                if n > end - at:
-                    raise Truncated("the message ends within a field", file=self.file, offset=begin)
-                if not groups:
-                    yield number, kind, at, at + n
-                at += n
-            elif kind == START_GROUP:  # no field of ONNX is a group; readers step over unknown ones
-                groups.append(number)
-                if len(groups) > MAX_DEPTH:
-                    raise LimitExceeded("groups nested too deeply", file=self.file, offset=begin)
-            elif kind == END_GROUP and groups and groups[-1] == number:
-                groups.pop()
-            else:
-                raise Corrupt("an impossible wire type", file=self.file, offset=begin, found=kind)
-        if groups:
-            raise Corrupt("a group that does not end", file=self.file, offset=end)
-
-    def text(self, start: int, end: int) -> str:
-        if end - start > MAX_STRING:
-            raise LimitExceeded(
-                "a name out of proportion", file=self.file, offset=start,
-                expected=f"at most {MAX_STRING} bytes", found=end - start,
-            )  # fmt: skip
-        at = self._load(start, end - start)
-        return self._window[at : at + end - start].decode("utf-8", "surrogateescape")
 
 
 def looks_like_model(data: Bytes, first: bytes) -> bool:
@@ -231,6 +152,8 @@ class _Walk:
         wire, seen, repeated = self.wire, set[int](), False
         for number, kind, start, end in wire.fields(0, wire.size):
             if kind != LENGTH:
+                if kind == VARINT and number in ABOUT and self.visitor.wires:
+                    self.visitor.about(ABOUT[number], str(start))
                 continue
             if number == M_GRAPH:
                 if M_GRAPH in seen and not repeated:
@@ -240,6 +163,8 @@ class _Walk:
                 self.graph(start, end, "graph")
             elif number == M_OPSETS:
                 self._opset(start, end)
+            elif number in ABOUT and self.visitor.wires:
+                self.visitor.about(ABOUT[number], wire.text(start, min(end, start + MAX_STRING)))
             elif number == M_METADATA:
                 self.visitor.metadata(*self._pair(start, end))
             elif number == M_TRAINING:
@@ -288,7 +213,45 @@ class _Walk:
                 self._tensor(a, b, place)
             elif number == 15:
                 self._sparse(a, b, place)
+            elif number in (11, 12) and place == "graph" and self.visitor.wires:
+                self._value("input" if number == 11 else "output", a, b)
         self.depth -= 1
+
+    def _value(self, role: str, start: int, end: int) -> None:
+        """A ValueInfoProto: its name, and type and dimensions where it is a tensor. -1 is what is no tensor."""
+        name, elem_type, dims = "", -1, None
+        for number, kind, a, b in self.wire.fields(start, end):
+            if kind == LENGTH and number == 1:
+                name = self.wire.text(a, b)
+            elif kind == LENGTH and number == 2:
+                for inner, inner_kind, c, d in self.wire.fields(a, b):
+                    if inner_kind == LENGTH and inner == 1:
+                        elem_type, dims = self._tensor_type(c, d)
+        self.visitor.value(role, name, elem_type, dims)
+
+    def _tensor_type(self, start: int, end: int) -> tuple[int, tuple[int | str | None, ...] | None]:
+        elem_type, dims = 0, None
+        for number, kind, a, b in self.wire.fields(start, end):
+            if number == 1 and kind == VARINT:
+                elem_type = a
+            elif number == 2 and kind == LENGTH:
+                found: list[int | str | None] = []
+                for inner, inner_kind, c, d in self.wire.fields(a, b):
+                    if inner != 1 or inner_kind != LENGTH:
+                        continue
+                    if len(found) >= MAX_ENTRIES:
+                        raise LimitExceeded("a value of thousands of dimensions", file=self.wire.file, offset=start)
+                    found.append(self._dimension(c, d))
+                dims = tuple(found)
+        return elem_type, dims
+
+    def _dimension(self, start: int, end: int) -> int | str | None:
+        for number, kind, a, b in self.wire.fields(start, end):
+            if number == 1 and kind == VARINT:
+                return signed(a)
+            if number == 2 and kind == LENGTH:
+                return self.wire.text(a, b) or None
+        return None
 
     def _function(self, start: int, end: int) -> None:
         function = Function(offset=start)
@@ -321,6 +284,9 @@ class _Walk:
                 continue
             if number == 5:
                 self._attribute(a, b, node)
+            elif number in (1, 2):
+                if self.visitor.wires:
+                    (node.inputs if number == 1 else node.outputs).append(wire.text(a, b))
             elif number in (3, 4, 7, 8):
                 text = wire.text(a, b)
                 if seen >> number & 1 and number != 3:
@@ -343,6 +309,7 @@ class _Walk:
         self._deeper(start, 1)
         name = ""
         strings: list[tuple[int, int]] = []
+        tensors: list[Tensor] = []
         for number, kind, a, b in wire.fields(start, end):
             if kind == LENGTH:
                 if number == 1:
@@ -350,7 +317,9 @@ class _Walk:
                 elif number in (4, 9):
                     strings.append((a, b - a))
                 elif number in ATTRIBUTE_FIELDS_TENSOR:
-                    self._tensor(a, b, node.place)
+                    tensor = self._tensor(a, b, node.place, "attribute", node)
+                    if self.visitor.wires:
+                        tensors.append(tensor)
                 elif number in ATTRIBUTE_FIELDS_GRAPH:
                     self.graph(a, b, f"{node.place} > {node.op_type or 'node'}"[:200])
                 elif number in ATTRIBUTE_FIELDS_SPARSE:
@@ -358,21 +327,27 @@ class _Walk:
             elif kind == VARINT and number == 3 and len(node.integers) < MAX_ENTRIES:
                 node.integers.append((name, a))
         self.depth -= 1
+        for tensor in tensors:
+            tensor.attribute = name
         node.strings.extend((name, a, n) for a, n in strings[: max(0, MAX_ENTRIES - len(node.strings))])
 
     def _sparse(self, start: int, end: int, place: str) -> None:
         self._deeper(start, 1)
         for number, kind, a, b in self.wire.fields(start, end):
             if kind == LENGTH and number in (1, 2):
-                self._tensor(a, b, place)
+                self._tensor(a, b, place, "sparse")
         self.depth -= 1
 
-    def _tensor(self, start: int, end: int, place: str) -> None:
-        tensor = Tensor(place=place, offset=start)
+    def _tensor(self, start: int, end: int, place: str, role: str = "initializer", node: Node | None = None) -> Tensor:
+        tensor = Tensor(place=place, offset=start, end=end, role=role, node=node)
         dims: list[int] = []
         wire = self.wire
         self._deeper(start, 1)
+        seen = 0
         for number, kind, a, b in wire.fields(start, end):
+            if number in ONCE:
+                tensor.again = ONCE[number] if seen >> number & 1 else tensor.again
+                seen |= 1 << number
             if number == 1:
                 if kind == VARINT:
                     dims.append(a)
@@ -384,11 +359,24 @@ class _Walk:
                 tensor.data_type = a
             elif number == 14 and kind == VARINT:
                 tensor.location = a
+            elif kind != LENGTH:
+                if number in PACKED:
+                    tensor.loose = number
             elif kind == LENGTH:
                 if number == 8:
                     tensor.name = wire.text(a, b)
                 elif number == 9:
                     tensor.raw = (a, b - a)
+                elif number in PACKED:
+                    if len(tensor.packed) >= MAX_ENTRIES:
+                        raise LimitExceeded("a tensor's data in thousands of pieces", file=wire.file, offset=start)
+                    tensor.packed.append((number, a, b - a))
+                elif number == 6:
+                    tensor.strings += 1
+                elif number == 3:
+                    tensor.segment = True
+                elif number != 13 and len(tensor.rest) < MAX_ENTRIES:
+                    tensor.rest.append((wire.begin, b))
                 elif number == 13:
                     if len(tensor.external) >= MAX_ENTRIES:
                         raise LimitExceeded("a tensor in thousands of places", file=wire.file, offset=start)
@@ -396,6 +384,7 @@ class _Walk:
         self.depth -= 1
         tensor.dims = tuple(dims)
         self.visitor.tensor(tensor)
+        return tensor
 
     def _packed(self, start: int, end: int) -> Iterator[int]:
         for _ in range(MAX_ENTRIES + 1):

@@ -11,9 +11,9 @@ import os
 import re
 from collections.abc import Iterator
 
-from .. import trees
+from .. import outside, trees
 from ..errors import Corrupt, LimitExceeded
-from . import outside, python_names, templates
+from . import python_names, templates
 from .model import Rule, Severity
 from .piece import Piece
 from .pointers import is_pointer

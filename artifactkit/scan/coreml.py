@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from ..containers.onnx_wire import LENGTH, MAX_DEPTH, VARINT, Wire
+from .. import outside
+from ..containers.protobuf import LENGTH, MAX_DEPTH, VARINT, Wire
 from ..errors import ArtifactkitError, Corrupt, LimitExceeded
-from . import outside
 from .model import Rule
 from .piece import Piece
 from .pointers import is_pointer

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import json
 
+from .. import outside
 from ..containers import hdf5
 from ..errors import ArtifactkitError, Truncated
 from ..files import Memory
-from . import keras_config, library, outside
+from . import keras_config, library
 from .model import Rule, Severity
 from .piece import Piece
 

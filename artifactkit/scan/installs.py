@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import re
 
+from .. import outside
 from ..errors import Corrupt, LimitExceeded
-from . import outside
 from .model import Rule
 from .piece import Piece
 

@@ -12,9 +12,10 @@ import json
 import re
 from collections.abc import Iterator
 
+from .. import outside
 from ..errors import ArtifactkitError
 from ..files import Memory
-from . import configs, keras_names, outside, python_names, savedmodel_ops
+from . import configs, keras_names, python_names, savedmodel_ops
 from .model import Rule, Severity
 from .piece import Piece
 

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from .. import outside
 from ..containers import onnx_wire
 from ..containers.onnx_wire import Function, Node, Tensor, Visitor
+from ..containers.protobuf import MAX_STRING
 from ..errors import LimitExceeded
 from ..files import part
-from . import outside
 from .model import Rule, Severity
 from .piece import Piece
 from .pointers import is_pointer
@@ -172,7 +173,7 @@ class _Collector(Visitor):
         for name, start, length in node.strings:
             if name != "ep_cache_context" or not length:
                 continue
-            if 0 in modes and length <= onnx_wire.MAX_STRING:
+            if 0 in modes and length <= MAX_STRING:
                 self._look_at(self.piece.data.read(start, length).decode("utf-8", "surrogateescape"), node.offset)
             if modes != {0} and length <= MAX_BLOB:
                 blob = part(self.piece.data, start, length, "ep_cache_context")

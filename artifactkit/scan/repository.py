@@ -6,7 +6,8 @@ import os
 from collections.abc import Iterable, Iterator
 from pathlib import PurePosixPath
 
-from . import outside, pointers
+from .. import outside
+from . import pointers
 from .model import Executable, FileReport, Finding, Rule
 from .rules import CONTENT_ABSENT
 

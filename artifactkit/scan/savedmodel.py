@@ -11,10 +11,11 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..containers.onnx_wire import LENGTH, MAX_DEPTH, VARINT, Wire
+from .. import outside
+from ..containers.protobuf import LENGTH, MAX_DEPTH, VARINT, Wire
 from ..errors import ArtifactkitError, Corrupt, LimitExceeded
 from ..files import Bytes
-from . import keras_config, outside, savedmodel_ops
+from . import keras_config, savedmodel_ops
 from .model import Rule
 from .piece import Piece
 from .pointers import is_pointer

@@ -220,7 +220,7 @@ print(*sorted(name for name in sys.modules if name.startswith("artifactkit")))
         [sys.executable, "-c", code], cwd=tmp_path, env=environment(), capture_output=True, text=True, check=True
     )
     parts = {name.split(".")[1] for name in done.stdout.split() if "." in name}
-    assert parts <= {"scan", "containers", "pickles", "errors", "files", "trees", "dtypes", "report"}
+    assert parts <= {"scan", "containers", "pickles", "errors", "files", "trees", "outside", "dtypes", "report"}
 
 
 def test_the_judge_of_other_commands_is_the_same(tmp_path: Path) -> None:

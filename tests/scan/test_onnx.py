@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from hostile import onnx as make
 
-from artifactkit.scan import outside
+from artifactkit import outside
 from artifactkit.scan.model import FileReport
 from artifactkit.scan.scanner import scan_file
 

@@ -7,7 +7,7 @@ import re
 import stat
 from dataclasses import dataclass
 
-from .. import trees
+from . import trees
 
 DRIVE = re.compile(r"[A-Za-z]:|[A-Za-z][A-Za-z0-9+.-]*://|\\\\|//")
 
