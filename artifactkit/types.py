@@ -256,7 +256,8 @@ class RunOptions:
 class Session(Protocol):
     """A loaded artifact. ``facts`` says what really runs, and where: versions, threads, math mode, providers placed."""
 
-    facts: Mapping[str, object]
+    @property
+    def facts(self) -> Mapping[str, object]: ...
 
     def run(self, inputs: Mapping[str, np.ndarray], pieces: Sequence[int] = ()) -> dict[str, np.ndarray]:
         """The outputs by name for ``inputs`` by name.
