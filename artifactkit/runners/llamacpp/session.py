@@ -5,11 +5,12 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Self
 
 from ...children import Json
 from ...children.client import Child
 from ...errors import RunFailed, UsageError
+from ...token_inputs import rows
 from ...types import RunOptions
 
 if TYPE_CHECKING:
@@ -169,7 +170,7 @@ class LlamaSession(Vocabulary):
         """Session.run: ``logits`` or, for encoders and embedding tasks, ``last_hidden_state``; float32."""
         import numpy as np
 
-        ids, lengths = _rows(inputs, self._count())
+        ids, lengths = rows(inputs, self._count(), "llama.cpp")
         if pieces and (any(p < 1 for p in pieces) or sum(pieces) != ids.shape[1]):
             raise UsageError("the pieces are no cut of the inputs", expected=ids.shape[1], found=list(pieces))
         if len(pieces) > 1 and not self._loaded["causal"]:
@@ -208,31 +209,3 @@ def _backend(device: str) -> str | None:
     if device == "cpu":
         return None
     return {"metal": "mtl0"}.get(device, device.replace(":", "").lower())
-
-
-def _rows(inputs: Mapping[str, Any], tokens: int) -> tuple[Any, list[int]]:
-    """(ids, length of each row) of the inputs. UsageError for those that llama.cpp cannot be given."""
-    import numpy as np
-
-    unknown = sorted(set(inputs) - {"input_ids", "attention_mask", "position_ids", "token_type_ids"})
-    if unknown or "input_ids" not in inputs:
-        raise UsageError("llama.cpp takes token ids", expected="input_ids, attention_mask", found=", ".join(inputs))
-    ids = np.asarray(inputs["input_ids"])
-    mask = np.asarray(inputs.get("attention_mask", np.ones_like(ids)))
-    if ids.ndim != 2 or 0 in ids.shape or ids.dtype.kind not in "iu" or mask.shape != ids.shape:
-        raise UsageError(
-            "input_ids and attention_mask are whole numbers of one shape (batch, length)",
-            found=f"{ids.dtype} {ids.shape}, {mask.dtype} {mask.shape}",
-        )
-    lengths = [int(n) for n in (mask != 0).sum(1)]
-    if not np.array_equal(mask != 0, np.arange(ids.shape[1]) < np.array(lengths)[:, None]):
-        raise UsageError("the mask is not right-padded: ones, then zeros, in each row")
-    if not np.array_equal(inputs.get("token_type_ids", 0) * (mask != 0), 0 * mask):
-        raise UsageError("llama.cpp gives every token the type 0")
-    positions = np.arange(ids.shape[1]) * (mask != 0)
-    if not np.array_equal(inputs.get("position_ids", positions) * (mask != 0), positions):
-        raise UsageError("llama.cpp counts positions from 0 on")
-    real = ids[mask != 0]
-    if real.size and not (int(real.min()) >= 0 and int(real.max()) < tokens):
-        raise UsageError("no such token", expected=f"0 to {tokens - 1}", found=f"{real.min()} to {real.max()}")
-    return ids, lengths
