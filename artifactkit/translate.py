@@ -79,6 +79,8 @@ def in_words_of(weights: Weights, other: Weights) -> Weights:
     A checkpoint beside a GGUF file becomes what that file should hold; a GGUF file beside a checkpoint folder, what the
     folder should. Anything else stays as it is. Raises as ``plan`` and ``from_gguf``. No tensor byte is read.
     """
+    if "mlx" in (weights.format, other.format):
+        return _in_words_of_mlx(weights, other)
     if (weights.format == "gguf") == (other.format == "gguf"):
         return weights
     if other.format == "gguf":
@@ -92,6 +94,20 @@ def in_words_of(weights: Weights, other: Weights) -> Weights:
     }
     named = from_gguf(replace(weights, tensors=plain))[2]
     return replace(named, keyvalues=())
+
+
+def _in_words_of_mlx(weights: Weights, other: Weights) -> Weights:
+    """A checkpoint beside an MLX folder under mlx-lm's names; an MLX folder beside a checkpoint under transformers'."""
+    from .modeling.mlx_forward import from_mlx, to_mlx
+
+    read = read_config(weights.companions)
+    if weights.format == other.format or read is None or weights.keyvalues or other.keyvalues:
+        return weights
+    entries = {key: value for key, value in read[0].items() if key not in ("quantization", "quantization_config")}
+    arch = architecture_of(entries, None, read[1])
+    if other.format == "mlx":
+        return to_mlx(arch, entries, weights, read[1])[1]
+    return from_mlx(arch, entries, weights, read[1])
 
 
 def _of_file(gguf: str, pairs: Pairs, file: str) -> Architecture:

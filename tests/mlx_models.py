@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from tiny_models import MODELS, values
+from tiny_models import MODELS, saved, values
 
 Kwargs = dict[str, Any]
 WIDE: Kwargs = {"hidden_size": 64, "intermediate_size": 128}
@@ -60,3 +60,29 @@ def build(name: str, folder: Path, **more: object) -> Path:
 def config(folder: Path) -> Kwargs:
     loaded: Kwargs = json.loads((folder / "config.json").read_text(encoding="utf-8"))
     return loaded
+
+
+def small(tmp_path: Path, width: int = 64, hurt: float | None = None) -> Path:
+    """A Llama of the given width."""
+    sizes = {"hidden_size": width, "head_dim": 16, "intermediate_size": 96, "vocab_size": 70, "num_hidden_layers": 2}
+    entries = {**saved()["llama"]["config"], **sizes}
+    shapes = {"model.embed_tokens.weight": [70, width], "model.norm.weight": [width], "lm_head.weight": [70, width]}
+    for b in range(2):
+        at = f"model.layers.{b}."
+        shapes |= {
+            f"{at}self_attn.q_proj.weight": [64, width], f"{at}self_attn.k_proj.weight": [32, width],
+            f"{at}self_attn.v_proj.weight": [32, width], f"{at}self_attn.o_proj.weight": [width, 64],
+            f"{at}mlp.gate_proj.weight": [96, width], f"{at}mlp.up_proj.weight": [96, width],
+            f"{at}mlp.down_proj.weight": [width, 96], f"{at}input_layernorm.weight": [width],
+            f"{at}post_attention_layernorm.weight": [width],
+        }  # fmt: skip
+    arrays = {name: values("mlx", name, shape) for name, shape in shapes.items()}
+    if hurt is not None:
+        arrays["model.layers.1.mlp.up_proj.weight"][5, 7] = hurt
+    folder = tmp_path / "model"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(entries), encoding="utf-8")
+    from safetensors.numpy import save_file
+
+    save_file(arrays, folder / "model.safetensors", {"format": "pt"})
+    return folder

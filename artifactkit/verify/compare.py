@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Literal
 
-from .. import ggml
+from .. import ggml, mlx
 from ..artifact import KeyValue, TensorView, Weights
 from ..dtypes import DType
 from ..floats import SOURCES
@@ -18,6 +18,7 @@ from ..report import Check, Report, counted
 from ..source import Forward, Source
 from .blocks import Errors, Limit, limit_of
 from .bounds import GRIDS, as_array, first_outside
+from .groups import grouped
 
 if TYPE_CHECKING:
     import numpy as np
@@ -277,6 +278,11 @@ def compare(artifact: Weights, source: Weights, advance: Advance = _nothing) -> 
             shapes_wrong += 1
             detail = f"expected {list(want.shape)}, found {list(have.shape)}"
             report.add(Check("accounting", "shape", "failed", detail, name))
+        elif isinstance(have.source, mlx.Dequantized) and floats(want).dtype.name in SOURCES:
+            way, wrong = grouped(floats(want), have, have.source, advance)
+            ways[way] += wrong is None
+            if wrong is not None:
+                report.add(Check("values", way, "failed", wrong, name))
         elif have.dtype == want.dtype:
             at = -1 if have.source == want.source else first_difference(want.source, have.source, advance)
             if at >= 0:

@@ -8,38 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 from conftest import Akit
+from mlx_models import small as model
 from safetensors.numpy import load_file, save_file
-from tiny_models import config, values
 
 from artifactkit import mlx
 from artifactkit.dtypes import BY_NAME
 from artifactkit.source import Inline, read_all
 
 pytest.importorskip("mlx.core")
-
-
-def model(tmp_path: Path, width: int = 64, hurt: float | None = None) -> Path:
-    """A Llama of the given width."""
-    entries = {**config("llama"), "hidden_size": width, "head_dim": 16, "intermediate_size": 96, "vocab_size": 70,
-               "num_hidden_layers": 2}  # fmt: skip
-    shapes = {"model.embed_tokens.weight": [70, width], "model.norm.weight": [width], "lm_head.weight": [70, width]}
-    for b in range(2):
-        at = f"model.layers.{b}."
-        shapes |= {
-            f"{at}self_attn.q_proj.weight": [64, width], f"{at}self_attn.k_proj.weight": [32, width],
-            f"{at}self_attn.v_proj.weight": [32, width], f"{at}self_attn.o_proj.weight": [width, 64],
-            f"{at}mlp.gate_proj.weight": [96, width], f"{at}mlp.up_proj.weight": [96, width],
-            f"{at}mlp.down_proj.weight": [width, 96], f"{at}input_layernorm.weight": [width],
-            f"{at}post_attention_layernorm.weight": [width],
-        }  # fmt: skip
-    arrays = {name: values("mlx", name, shape) for name, shape in shapes.items()}
-    if hurt is not None:
-        arrays["model.layers.1.mlp.up_proj.weight"][5, 7] = hurt
-    folder = tmp_path / "model"
-    folder.mkdir()
-    (folder / "config.json").write_text(json.dumps(entries), encoding="utf-8")
-    save_file(arrays, folder / "model.safetensors", {"format": "pt"})
-    return folder
 
 
 def quantization(folder: Path) -> dict[str, object]:
