@@ -116,7 +116,8 @@ def write(weights: Weights, options: WriteOptions) -> list[OutputFile]:
             hint="give a destination without a suffix",
         )  # fmt: skip
     made = replace(weights, metadata={**weights.metadata, writer.FORMAT_KEY: "mlx"})
-    return writer.write(made, options)
+    # The parts of a matrix come of one computation: they stand together, so that it is made once.
+    return writer.write(made, options, by_library=not any(name.endswith(".scales") for name in made.tensors))
 
 
 FORMAT = Format(

@@ -19,7 +19,7 @@ from .modes import Grouping, library
 
 FLOATS = ("f32", "f16", "bf16")  # what mlx quantises
 KEPT = 32 << 20  # bytes of scales and biases that are kept, of all matrices together
-_lock = threading.Lock()  # mlx computes in one stream here
+_lock = threading.Lock()
 U32, U8, F32 = BY_NAME["u32"], BY_NAME["u8"], BY_NAME["f32"]
 
 
@@ -44,6 +44,22 @@ class _Kept:
 
 
 _kept = _Kept()
+
+
+class _Mine(threading.local):
+    """What is each thread's own: its stream, in which mlx computes beside those of others, and its last block."""
+
+    def __init__(self) -> None:
+        self.last: tuple[int, int, bytes] = (-1, -1, b"")  # number of the matrix, first row, packed values
+        self._stream: Any = None
+
+    def stream(self, mx: Any) -> Any:
+        if self._stream is None:
+            self._stream = mx.new_stream(mx.cpu)
+        return mx.stream(self._stream)
+
+
+_mine = _Mine()
 _number = count()
 
 
@@ -66,10 +82,11 @@ class Work:
         bits = np.frombuffer(data, f"<u{self.dtype.itemsize}").reshape(-1, self.row)
         floats = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}[self.dtype.name]
         mode = self.grouping.mode
-        with _lock, mx.stream(mx.cpu):
+        finite = _finite(bits, self.dtype)
+        if not finite.all():
+            raise self._no_number(first, finite)
+        with _mine.stream(mx):
             values = mx.array(bits).view(floats)
-            if not mx.isfinite(values).all().item():
-                raise self._no_number(first, np.array(mx.isfinite(values)))
             parts = mx.quantize(values, group_size=self.grouping.group, bits=mode.bits, mode=mode.mode)
             return [_bytes(mx, part) for part in parts]
 
@@ -80,6 +97,12 @@ class Work:
             expected="finite values", found=f"NaN or infinity in row {first + row}, element {column}",
             hint="the checkpoint is damaged, or its training diverged; --exclude leaves the tensor out",
         )  # fmt: skip
+
+
+def _finite(bits: Any, dtype: DType) -> Any:
+    """Which elements, given by their patterns, are neither infinite nor NaN: the exponent is not all ones."""
+    ones = {"f32": 0x7F800000, "f16": 0x7C00, "bf16": 0x7F80}[dtype.name]
+    return bits & ones != ones
 
 
 def _bytes(mx: Any, part: Any) -> bytes:
@@ -97,6 +120,12 @@ class Quantized(Mapped):
     work: Work | None = field(default=None, compare=False)
     which: int = field(default=0, compare=False)
 
+    @property
+    def position(self) -> tuple[str, int]:
+        """The packed values are best read first: the others come of them."""
+        file, offset = self.base.position
+        return file, offset + self.which
+
     def _rows(self, first: int, out: memoryview) -> None:
         work = self.work
         assert work is not None
@@ -113,6 +142,8 @@ class Quantized(Mapped):
             at += n
 
     def _block(self, work: Work, start: int, rows: int) -> bytes:
+        if not self.which and _mine.last[:2] == (work.number, start):
+            return _mine.last[2]
         if self.which:
             with _lock:
                 found = _kept.take((work.number, self.which, start))
@@ -125,6 +156,7 @@ class Quantized(Mapped):
         with _lock:
             for which in range(1, len(parts)):
                 _kept.put((work.number, which, start), parts[which])
+        _mine.last = (work.number, start, parts[0])
         return parts[self.which]
 
 
@@ -200,7 +232,7 @@ class Dequantized:
             raw.append(data)
             start += self.rows * size
         mode = self.grouping.mode
-        with _lock, mx.stream(mx.cpu):
+        with _mine.stream(mx):
             packed = mx.array(np.frombuffer(raw[0], "<u4").reshape(count, -1))
             if mode.affine:
                 floats = {"f32": mx.float32, "f16": mx.float16, "bf16": mx.bfloat16}[self.scales.name]

@@ -30,8 +30,10 @@ _RANK = {name: rank for rank, name in enumerate(ORDER)}
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
-def write(weights: Weights, options: WriteOptions) -> list[OutputFile]:
+def write(weights: Weights, options: WriteOptions, by_library: bool = True) -> list[OutputFile]:
     """Lay out ``weights``; reads no tensor byte.
+
+    ``by_library``: in the order that the reference library has within a file; else in the order given.
 
     A folder gets ``model.safetensors``, or shards of ``max_shard_size`` bytes (5 GB by default) and
     ``model.safetensors.index.json``. A file is split only when ``max_shard_size`` is given; its shards are named after
@@ -52,7 +54,7 @@ def write(weights: Weights, options: WriteOptions) -> list[OutputFile]:
     metadata = _metadata(weights, options.summary)
     if len(shards) == 1:
         name = "model.safetensors" if options.folder else options.name
-        return [_file(name, shards[0], {**metadata, **ties})]
+        return [_file(name, shards[0], {**metadata, **ties}, by_library)]
 
     names = [f"{stem}-{i:05d}-of-{len(shards):05d}.safetensors" for i in range(1, len(shards) + 1)]
     files = []
@@ -60,7 +62,7 @@ def write(weights: Weights, options: WriteOptions) -> list[OutputFile]:
         here = {t.name for t in tensors}
         # Loaders look at `format` in every shard. The first keeps the other metadata too, should an index key clash.
         own = metadata if i == 0 else {k: v for k, v in metadata.items() if k == FORMAT_KEY}
-        files.append(_file(name, tensors, {**own, **{k: v for k, v in ties.items() if v in here}}))
+        files.append(_file(name, tensors, {**own, **{k: v for k, v in ties.items() if v in here}}, by_library))
     files.append(_index(f"{stem}.safetensors.index.json", names, shards, {**metadata, **ties}))
     return files
 
@@ -143,9 +145,9 @@ def _check_aliases(weights: Weights) -> None:
             raise RouteRefused(f"the metadata entry {key!a} is no Unicode text")
 
 
-def _file(name: str, tensors: list[TensorView], metadata: Mapping[str, str]) -> OutputFile:
-    """One file: length, header, tensors in the library's order."""
-    ordered = sorted(tensors, key=lambda t: (-_RANK[t.dtype.safetensors or ""], t.name))
+def _file(name: str, tensors: list[TensorView], metadata: Mapping[str, str], by_library: bool) -> OutputFile:
+    """One file: length, header, tensors in the library's order or as they are given."""
+    ordered = sorted(tensors, key=lambda t: (-_RANK[t.dtype.safetensors or ""], t.name)) if by_library else tensors
     document: dict[str, object] = {METADATA: dict(sorted(metadata.items()))} if metadata else {}
     at = 0
     for t in ordered:
