@@ -28,7 +28,6 @@ class Known:
 
 
 KNOWN: tuple[Known, ...] = (
-    Known("onnx", "ONNX graph", "graph", "this version does not read onnx", (), (".onnx",)),
     Known(
         "tensorrt",
         "TensorRT plan",

@@ -178,6 +178,9 @@ def _main_file(folder: str, given_format: str | None) -> tuple[str, list[str]]:
                 hint=f"give one of them: {os.path.join(folder, present[0])}",
             )
     if not present:
+        present = [n for n in names if n.endswith(".onnx") and trees.is_file(os.path.join(folder, n))]
+        present = ["model.onnx"] if "model.onnx" in present else present if len(present) == 1 else []
+    if not present:
         hint = "give the file itself" if names else "the folder is empty"
         raise Unreadable("the folder holds no weights file", file=folder, expected=", ".join(MAIN_FILES), hint=hint)
     notes = [f"{present[0]} was taken; {other} is there too" for other in present[1:]]

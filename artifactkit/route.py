@@ -24,7 +24,7 @@ from .passes import tie as tie_pass
 from .provenance import card
 from .provenance.statement import public
 from .report import Loss, counted
-from .targets import check_dtypes, check_modules, is_folder, refusal, target_format
+from .targets import check_dtypes, check_modules, is_folder, lowering, refusal, target_format
 from .types import Format, Origin, OutputFile, ReadOptions, Summary, WriteOptions
 
 DEFAULT_FOLDER_SHARD = 5 * 10**9  # bytes, as the Hub's tools
@@ -48,6 +48,7 @@ class ConvertOptions:
     exclude: tuple[str, ...] = ()
     rename: tuple[str, ...] = ()
     max_shard_size: int | None = None
+    external_data: int | None = None
     with_code: bool = False
     strict: bool = False
     force: bool = False
@@ -116,7 +117,12 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
     initial = opened.weights
     steps = [RouteStep("read", _read_text(opened))]
     weights = initial
-    for step, after in chosen(initial, options):
+    change = lowering(opened.format, target)
+    if change is not None:
+        weights = change.run(weights)
+        steps.append(RouteStep(change.name, change.title))
+    check_graph_options(weights, target, options)
+    for step, after in chosen(weights, options):
         steps.append(step)
         weights = after
     for error in weights.refused.values():
@@ -179,7 +185,11 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
     if weights.naming != initial.naming or weights.keyvalues != initial.keyvalues:  # made of what stands beside
         read_too += tuple(c.path for c in initial.companions if c.role in ("config", "tokenizer"))
     try:
-        files = target.write(weights, WriteOptions(name, folder, shard, summary)) if target.write else []
+        files = (
+            target.write(weights, WriteOptions(name, folder, shard, summary, options.external_data))
+            if target.write
+            else []
+        )
     except ArtifactkitError as error:
         raise error.located(file=destination) from error.__cause__
     if {weights.naming, initial.format} & {"mlx"}:  # a config.json of another world stays behind
@@ -195,6 +205,22 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
     if options.verify:
         check_modules(target)
     return route
+
+
+def check_graph_options(weights: Weights, target: Format, options: ConvertOptions) -> None:
+    """UsageError for options that mean nothing to a graph, or nothing without one."""
+    if weights.graph is None:
+        if options.external_data is not None and target.kind != "graph":
+            raise UsageError("--external-data is for graphs", hint="-t onnx")
+        return
+    for flag, given in (("--include", options.include), ("--exclude", options.exclude), ("--rename", options.rename)):
+        if given:
+            raise UsageError(
+                f"{flag}: the operations of a graph name its tensors, so they are taken as they are",
+                hint="-t safetensors takes the weights out of the graph, and then chooses among them",
+            )
+    if options.dtype is not None:
+        raise RouteRefused("--dtype: this version changes no types within a graph", hint="leave --dtype out")
 
 
 def out_of_mlx(

@@ -10,7 +10,7 @@ from .artifact import Kind, Weights
 from .dtypes import BY_NAME
 from .errors import MissingExtra, RouteRefused, UsageError
 from .opening import Opened
-from .types import Format
+from .types import Format, Lowering
 
 KIND_TEXT: dict[Kind, str] = {
     "weights": "named tensors but no computation graph",
@@ -31,9 +31,20 @@ def refusal(source: Format, target: Format) -> RouteRefused | None:
         else:
             why, hint = "is read but not written", "artifactkit formats lists what is written"
         return RouteRefused(f"`{target.name}` {why}", hint=hint)
+    if lowering(source, target) is not None:
+        return None
     return kinds_refusal(
         source.name, source.kind, target.name, target.kind, target.needs[0].flag if target.needs else None
     )
+
+
+def lowering(source: Format, target: Format) -> Lowering | None:
+    """What changes the kind of ``source`` into that of ``target`` and needs nothing but the artifact; None else."""
+    if source.kind == target.kind:
+        return None
+    kinds = (source.kind, target.kind)
+    fitting = (low for low in registry.lowerings().values() if (low.source, low.target) == kinds and not low.needs)
+    return next(fitting, None)
 
 
 def kinds_refusal(source: str, held: Kind, target: str, wanted: Kind, flag: str | None) -> RouteRefused | None:

@@ -117,6 +117,7 @@ class WriteOptions:
     folder: bool = False
     max_shard_size: int | None = None  # bytes; None: as the format does by default
     summary: Summary | None = None
+    external_data: int | None = None  # bytes from which a tensor of a graph stands in a file beside it
 
 
 @dataclass(frozen=True, slots=True)

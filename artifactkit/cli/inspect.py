@@ -18,7 +18,7 @@ from . import options as o
 from .render import count, out, shape, size, table
 
 if TYPE_CHECKING:
-    from ..artifact import KeyValue, Kind, Weights
+    from ..artifact import Graph, KeyValue, Kind, Value, Weights
     from ..opening import Opened
     from ..scan.model import FileReport
 
@@ -69,6 +69,7 @@ def command(
     run = "a runtime that knows the architecture" if opened.format.keeps_keyvalues else TO_RUN[kind]
     out.data(f"settles: {settled}; leaves open: {open_layers}", f"to run it: {run}")
     _show_model(weights)
+    _show_graph(weights.graph, tensors)
     _show_tensors(weights, tensors)
     _show_rest(weights, tensors)
     _show_statement(src)
@@ -140,6 +141,51 @@ def _show_model(weights: Weights) -> None:
         return
     texts = {name: f"{value:,}" if isinstance(value, int) else str(value) for name, value in found.items()}
     out.data("model:", *table([(f"  {name.replace('_', ' ')}", printable(_cut(text))) for name, text in texts.items()]))
+
+
+def _dims(value: Value) -> str:
+    """``f32 [batch, 128]``; ``?`` for a dimension of which nothing is said."""
+    if value.dims is None:
+        return value.type
+    return f"{value.type} [{', '.join('?' if n is None else str(n) for n in value.dims)}]"
+
+
+def _show_graph(graph: Graph | None, everything: bool) -> None:
+    from ..errors import printable
+
+    if graph is None:
+        return
+    opsets = ", ".join(f"{domain} {version}" for domain, version in graph.opsets.items())
+    out.data(
+        "graph:", *table([(f"  {key.replace('_', ' ')}", printable(_cut(value))) for key, value in graph.facts.items()])
+    )
+    out.data(printable(f"  opsets: {opsets or 'none'}"))
+    for role, values in (("input", graph.inputs), ("output", graph.outputs)):
+        shown = values if everything else values[:SHOWN]
+        out.data(*table([(f"  {role} {printable(value.name)}", printable(_dims(value))) for value in shown]))
+        _more(len(values), everything)
+    operators = list(graph.operators.items())
+    out.data(f"  operators: {count(len(operators), 'kind')}, {count(sum(graph.operators.values()), 'node')}")
+    shown_operators = operators if everything else operators[:SHOWN]
+    out.data(*table([(f"    {printable(name)}", str(n)) for name, n in shown_operators], right=(1,)))
+    _more(len(operators), everything)
+    if graph.functions:
+        out.data(printable(_cut(f"  defines operators of its own: {', '.join(graph.functions)}")))
+    if graph.custom:
+        out.data(printable(_cut(f"  needs operators that no standard has, of: {', '.join(graph.custom)}")))
+
+
+def _graph_json(graph: Graph | None) -> dict[str, object] | None:
+    if graph is None:
+        return None
+    values = {
+        role: [{"name": v.name, "type": v.type, "shape": None if v.dims is None else list(v.dims)} for v in listed]
+        for role, listed in (("inputs", graph.inputs), ("outputs", graph.outputs))
+    }
+    return {
+        "facts": graph.facts, "opsets": graph.opsets, **values, "operators": graph.operators,
+        "functions": list(graph.functions), "custom_domains": list(graph.custom),
+    }  # fmt: skip
 
 
 def _plain(value: object) -> object:
@@ -285,6 +331,7 @@ def _json(opened: Opened) -> dict[str, object]:
         "code": [{"name": c.full, "count": c.count} for c in weights.code],
         "metadata": weights.metadata,
         "model": _model(weights),
+        "graph": _graph_json(weights.graph),
         "keyvalues": [
             {"key": p.key, "kind": p.kind, "count": p.count} if p.is_array and not isinstance(p.value, tuple)
             else {"key": p.key, "kind": p.kind, "value": _plain(p.value)}

@@ -89,6 +89,14 @@ MaxShardSize = Annotated[
     str | None,
     typer.Option("--max-shard-size", metavar="SIZE", help="Split into files of at most SIZE (5GB, 500MB, 2GiB)."),
 ]
+ExternalData = Annotated[
+    str | None,
+    typer.Option(
+        "--external-data",
+        metavar="SIZE",
+        help="Put a graph's tensors of SIZE bytes and more into a file beside the model (1KB, 1: all).",
+    ),
+]
 OnOverflow = Annotated[
     Overflow, typer.Option("--overflow", help="What to do with a value too large for --dtype.", case_sensitive=False)
 ]

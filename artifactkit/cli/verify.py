@@ -62,6 +62,7 @@ def command(
     from ..opening import open_source
     from ..report import Check
     from ..route import ConvertOptions, chosen
+    from ..targets import lowering
     from ..translate import in_words_of
     from ..types import Origin, ReadOptions
     from ..verify.compare import compare, matched
@@ -80,7 +81,9 @@ def command(
         source = open_source(against, from_, read)
     if fetch_weights(made.weights, sources[0]):
         made = open_source(artifact, None, stored)
-    weights = [source.weights, *(after for _, after in chosen(source.weights, options))][-1]
+    change = lowering(source.format, made.format)
+    weights = source.weights if change is None else change.run(source.weights)
+    weights = [weights, *(after for _, after in chosen(weights, options))][-1]
     weights = in_words_of(weights, made.weights)
     if not made.format.named:
         made.weights = matched(made.weights, weights)

@@ -21,11 +21,16 @@ M_IR_VERSION, M_PRODUCER, M_PRODUCER_VERSION, M_DOMAIN, M_MODEL_VERSION, M_DOC, 
 M_METADATA, M_TRAINING, M_FUNCTIONS = 14, 20, 25
 FIRST = frozenset(b"\x08\x12\x1a\x22\x28\x32\x3a\x42\x72\xa2\xca\xd2")  # of the tags of ModelProto's fields
 ABOUT = {
-    M_IR_VERSION: "IR version", M_PRODUCER: "producer", M_PRODUCER_VERSION: "producer version", M_DOMAIN: "domain",
-    M_MODEL_VERSION: "model version",
+    M_IR_VERSION: "ir_version", M_PRODUCER: "producer", M_PRODUCER_VERSION: "producer_version", M_DOMAIN: "domain",
+    M_MODEL_VERSION: "model_version",
 }  # fmt: skip
 ONCE = {2: "data_type", 8: "name", 9: "raw_data", 14: "data_location"}  # of TensorProto
 PACKED = (4, 5, 7, 10, 11)  # float_data, int32_data, int64_data, double_data, uint64_data
+STANDARD = frozenset({"", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training"})
+# Compiled into ONNX Runtime (onnxruntime/core/graph/constants.h): no further library is needed.
+BUILT_IN = frozenset({
+    "com.microsoft", "com.microsoft.experimental", "com.microsoft.nchwc", "com.microsoft.dml", "com.ms.internal.nhwc",
+})  # fmt: skip
 # AttributeProto.type of those that hold code, or tensors
 ATTRIBUTE_FIELDS_TENSOR, ATTRIBUTE_FIELDS_GRAPH, ATTRIBUTE_FIELDS_SPARSE = (5, 10), (6, 11), (22, 23)
 

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from .. import outside
 from ..containers import onnx_wire
-from ..containers.onnx_wire import Function, Node, Tensor, Visitor
+from ..containers.onnx_wire import BUILT_IN, STANDARD, Function, Node, Tensor, Visitor
 from ..containers.protobuf import MAX_STRING
 from ..errors import LimitExceeded
 from ..files import part
@@ -72,11 +72,6 @@ AMBIGUOUS = Rule(
 )
 RULES = (ESCAPES, LINKED, BOUNDS, CUSTOM, PYTHON, SHADOWS, PRECOMPILED, AMBIGUOUS)
 
-STANDARD = frozenset({"", "ai.onnx", "ai.onnx.ml", "ai.onnx.training", "ai.onnx.preview", "ai.onnx.preview.training"})
-# Compiled into ONNX Runtime (onnxruntime/core/graph/constants.h): no further library is needed.
-BUILT_IN = frozenset({
-    "com.microsoft", "com.microsoft.experimental", "com.microsoft.nchwc", "com.microsoft.dml", "com.ms.internal.nhwc",
-})  # fmt: skip
 PYTHON_OPERATORS = frozenset({"PyOp", "PythonOp", "PythonOpGrad", "PyCustomOp", "PyFunc", "EagerPyFunc", "TritonOp"})
 EXTERNAL_KEYS = frozenset({"location", "offset", "length", "checksum", "basepath"})
 # Bits an element (onnx.proto3, TensorProto.DataType); strings have no size.
