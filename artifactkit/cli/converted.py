@@ -57,7 +57,7 @@ def say_found(route: Route) -> None:
 
 def show_ledger(conversion: Conversion, everything: bool) -> None:
     parts = [f"{n} {what}" for what, n in conversion.outcomes().items()]
-    out.data(f"ledger: {count(len(conversion.ledger), 'source tensor')}: {', '.join(parts)}")
+    out.data(f"ledger: {count(conversion.sources, 'source tensor')}: {', '.join(parts)}")
     lines = [_entry_text(e) for e in conversion.ledger] if everything else _grouped(conversion.ledger)
     _list(lines, everything, "--ledger prints all")
 
@@ -77,12 +77,13 @@ def _grouped(entries: list[Entry]) -> list[str]:
     lines = []
     for (outcomes, detail), group in groups.items():
         first = group[0]
+        sources = len({entry.source for entry in group})  # one may have become several
         if len(group) == 1:
             lines.append(_entry_text(first))
             continue
         example = first.source + (f" -> {first.target}" if first.target not in (None, first.source) else "")
         why = f" ({detail})" if detail else ""
-        lines.append(f"{count(len(group), 'tensor')} {' + '.join(outcomes)}{why}: {example}, ...")
+        lines.append(f"{count(sources, 'tensor')} {' + '.join(outcomes)}{why}: {example}, ...")
     return lines
 
 
