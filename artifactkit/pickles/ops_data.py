@@ -121,17 +121,20 @@ def _sized(name: str, width: int, kind: Literal["bytes", "bytearray", "str", "st
         "str": _utf8,
         "string": lambda m, raw: _eight_bit(raw),
     }[kind]
-    signed = name == "BINSTRING"
+    signed, binary = name == "BINSTRING", kind in ("bytes", "bytearray")
 
     def action(m: Machine) -> None:
         size = int.from_bytes(m.take_bytes(width), "little", signed=signed)
         if size < 0:
             raise m.corrupt("a negative number of bytes", found=size)
         if size > m.payload_min:
-            m.stack.append(Payload(m.data, m.skip(size), size, kind))
+            value: object = Payload(m.data, m.skip(size), size, kind)
             m.allocate(100)
         else:
-            m.stack.append(convert(m, m.take_bytes(size)))
+            value = convert(m, m.take_bytes(size))
+        m.stack.append(value)
+        if binary and m.observer is not None:
+            m.observer.held(value, offset=m.at)
 
     register(name, action)
 

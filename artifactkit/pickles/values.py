@@ -294,6 +294,9 @@ class Observer:
     def persistent(self, pid: object, *, opcode: str, offset: int) -> None:
         """A persistent id is asked for."""
 
+    def held(self, value: object, *, offset: int) -> None:
+        """The file holds ``value``: bytes, a bytearray, or a Payload of either."""
+
     def extension(self, code: int, *, opcode: str, offset: int) -> None:
         """EXT1/2/4: a callable from the copyreg registry of the loading process."""
 

@@ -249,7 +249,9 @@ class Names(dict[tuple[str, str], Handler]):
         if key == ("numpy", "dtype"):
             return DType(callee, call.args[0] if call.args else None)
         if key == ("_codecs", "encode"):
-            return _encode(call)
+            made = _encode(call)
+            self.judge.held(made, offset=call.offset)
+            return made
         if key in (("builtins", "bytes"), ("builtins", "bytearray")) and call.args:
             known = _encode(call) if len(call.args) > 1 else literal_bytes(call.args[0])
             return known if isinstance(known, bytes | Payload) else Made(callee)

@@ -153,6 +153,8 @@ def scan(piece: Piece, kind: str) -> None:
             piece.unreadable(Truncated("the file is empty", expected="a pickle"))
         return
     run.go()
+    if not run.done and first[:1] == b"\x80" and first[1:2] > b"\x05":
+        _later(piece)
     binary = first[:1] == b"\x80" and first[1:2] <= b"\x05" and len(first) > 1
     if not _is_pickle(run, binary, by_name, others):
         if piece.depth == 0 and "pickle" in piece.report.formats:
@@ -172,6 +174,15 @@ def scan(piece: Piece, kind: str) -> None:
         plain.judge.said = [entry for entry in plain.judge.said if entry[0] is UNSAFE]
         _say(piece, plain.judge)
     _look_inside(piece, judge)
+
+
+def _later(piece: Piece) -> None:
+    """A pickle that declares a protocol of the future: another reader may pass over the number and read on."""
+    run = Run(piece.data, Judge(container=piece.container), piece.budget, member=piece.member, start=2)
+    run.go()
+    if run.judge.listed:
+        piece.find(DISAGREE, f"protocol {piece.first[1]} is none that there is, and a pickle follows", offset=0)
+        _say(piece, run.judge)
 
 
 def _named(piece: Piece) -> bool:
@@ -301,6 +312,12 @@ def _look_inside(piece: Piece, judge: Judge) -> None:
         _look(piece, inner, f"bytes at {offset}")
         if raw is not None:
             _decoded(piece, raw, offset)
+    for data, offset in judge.loose:
+        whole: Bytes = part(data.data, data.offset, data.nbytes) if isinstance(data, Payload) else Memory(data)
+        if piece.budget.within > 0:
+            _look(piece, whole, f"bytes at {offset}")
+        else:  # a pickle may hold ever so many: those that run code have to name it
+            _sweep(piece.inner(whole, f"bytes at {offset}", "pickle"), whole)
     for text, offset in judge.texts:
         raw = text.encode("latin-1", "replace")
         _look(piece, Memory(raw), f"text at {offset}")
