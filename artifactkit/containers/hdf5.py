@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from ..errors import Corrupt, LimitExceeded, Unreadable
+from ..errors import Corrupt, LimitExceeded, Truncated, Unreadable
 from ..files import Bytes, label
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -99,6 +99,7 @@ class _Reader:
     seen: set[int] = field(default_factory=set)
     tasks: list[_Task] = field(default_factory=list)
     spent: int = 0
+    end: int = 0  # where the superblock says that the file ends, from ``base`` on
 
     # -- bytes -------------------------------------------------------------------------------------------------------
 
@@ -138,6 +139,9 @@ class _Reader:
             task = self.tasks.pop()
             if self.once(task.address):
                 yield from self._object(task)
+        if self.data.size < self.base + self.end:  # the library refuses the file as well
+            raise Truncated("the HDF5 file is cut short", file=label(self.data),
+                            expected=f"{self.base + self.end} bytes", found=f"{self.data.size} bytes")  # fmt: skip
 
     def _root(self) -> int:
         """The address of the root group's object header (II.A, the superblock)."""
@@ -148,17 +152,23 @@ class _Reader:
             at = 24 + (4 if version == 1 else 0)
             if self.address(head, at + 3 * self.offsets) is not None:
                 raise NotCovered("an HDF5 file in several parts", file=label(self.data))
+            self._ends(head, at)
             root = self.address(head, at + 5 * self.offsets)
         elif version in (2, 3):
             self._sizes(self.number(head, 9, 1), self.number(head, 10, 1))
             if self.address(head, 12 + self.offsets) is not None:
                 raise NotCovered("an HDF5 file with an extension of its superblock", file=label(self.data))
+            self._ends(head, 12)
             root = self.address(head, 12 + 3 * self.offsets)
         else:
             raise NotCovered(f"an HDF5 superblock of version {version}", file=label(self.data))
         if root is None:
             raise self.corrupt("an HDF5 file without a root group", self.base)
         return root
+
+    def _ends(self, head: bytes, at: int) -> None:
+        """From the superblock's base address and end of file: both are counted from the same place."""
+        self.end = (self.address(head, at + 2 * self.offsets) or 0) - (self.address(head, at) or 0)
 
     def _sizes(self, offsets: int, lengths: int) -> None:
         if offsets not in (2, 4, 8) or lengths not in (2, 4, 8):

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from ..containers.compressed import Codec, Stream, unpack
 from ..errors import ArtifactkitError, Unreadable
-from ..files import Bytes, part
+from ..files import Bytes, label, part
 from . import detect
 from .model import Rule
 from .piece import Piece
@@ -83,7 +83,7 @@ def _look_at_head(piece: Piece, data: Bytes, codec: Codec, start: int, name: str
     """A stream that breaks off, or never ends: what comes before that is read by others."""
     from ..files import Memory
 
-    stream, head = Stream(data, codec, start=start), bytearray()
+    stream, head = Stream(_Trickle(data), codec, start=start), bytearray()
     try:
         while len(head) < 1 << 20 and (chunk := stream.next(1 << 16)):
             head += chunk
@@ -91,6 +91,18 @@ def _look_at_head(piece: Piece, data: Bytes, codec: Codec, start: int, name: str
         pass
     if head:
         piece.look(piece.inner(Memory(bytes(head)), f"({codec})/{name}", codec))
+
+
+class _Trickle:
+    """``data`` byte by byte at its start and at its end: what a decompressor gives before it meets the damage is given
+    only for the input that it had until then. gzip's sum comes last, and readers have used the content before."""
+
+    def __init__(self, data: Bytes) -> None:
+        self.data, self.size, self.label = data, data.size, label(data)
+
+    def read(self, offset: int, n: int) -> bytes:
+        small = offset < 1 << 16 or offset + 64 > self.size
+        return self.data.read(offset, 1 if small and n else min(n, 1 << 10))
 
 
 def _zfile(piece: Piece) -> None:

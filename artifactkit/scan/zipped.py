@@ -17,7 +17,7 @@ from ..containers.tar import Tar, is_tar
 from ..containers.zip import Zip
 from ..containers.zip_records import Anomaly, Member
 from ..errors import ArtifactkitError, LimitExceeded
-from ..files import Bytes, part
+from ..files import Bytes, Memory, part
 from .model import Rule
 from .paths import unsafe_path
 from .pickle_rules import MALFORMED
@@ -117,6 +117,7 @@ def scan(piece: Piece, kind: str) -> None:
         members.hidden(start, end)
     if archive.directory_start + archive.directory_size < data.size:
         members.hidden(archive.directory_start + archive.directory_size, data.size)
+    _behind(piece)
     spans = [(run.offset, run.offset + run.packed) for member in archive.members for run in runs_of(archive, member)]
     for end in other_ends(data, piece.last, spans):
         try:
@@ -126,6 +127,13 @@ def scan(piece: Piece, kind: str) -> None:
         if other.directory_start != archive.directory_start:
             piece.find(TWO, "the file has two directories", offset=other.directory_start)
             members.archive(other)
+
+
+def _behind(piece: Piece) -> None:
+    """Look into what follows the directory's end: its comment, or bytes of nobody's."""
+    at = piece.last.rfind(b"PK\x05\x06")
+    if 0 <= at < len(piece.last) - 22:
+        piece.look(piece.inner(Memory(piece.last[at + 22 :]), "(behind the directory)", "zip"))
 
 
 def _near_end(piece: Piece) -> bool:
@@ -316,7 +324,6 @@ class Members:
     def _plain_array(self, run: Run) -> bool:
         """Whether a packed member is a plain .npy array of just the size that it declares."""
         from ..containers.compressed import Stream
-        from ..files import Memory
 
         if run.method != 8:
             return False
