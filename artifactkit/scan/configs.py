@@ -87,7 +87,7 @@ MAX_JSON = 24 << 20
 MAX_VALUES = 2_000_000  # objects, lists and commas: what a document takes in memory
 MAX_DEPTH = 200
 CODE_KEYS = frozenset({"auto_map", "_target_", "trust_remote_code", "parent_library", "custom_pipeline", "weight_map",
-                       "custom_generate", "chat_template"})  # fmt: skip
+                       "custom_generate", "custom_pipelines", "chat_template"})  # fmt: skip
 KERNEL_KEYS = frozenset({"attn_implementation", "_attn_implementation", "_attn_implementation_internal",
                          "experts_implementation", "_experts_implementation"})  # fmt: skip
 REPOSITORY = re.compile(r"[\w.-]+/[\w.-]+")
@@ -197,8 +197,10 @@ def _judge(piece: Piece, holder: Object, key: str, value: object) -> None:
         case "chat_template" | "chat_templates" | "additional_chat_templates":
             _templates(piece, key, value)
         case "parent_library":
-            if isinstance(value, str) and value.strip() not in python_names.PEFT_PARENTS:
+            if isinstance(value, str) and not python_names.is_peft_parent(value.strip()):
                 _import(piece, value, key)
+        case "custom_pipelines":
+            _pipelines(piece, value)
         case _:
             if key in KERNEL_KEYS:
                 for item in _strings(value):
@@ -234,6 +236,14 @@ def _class_reference(piece: Piece, value: str, key: str) -> None:
         )
     else:
         piece.find(REMOTE, f"{key}: {value!r} is no class of a module beside the configuration", name=value)
+
+
+def _pipelines(piece: Piece, value: object) -> None:
+    """transformers' own key: the name of a task -> its class, in ``impl``, and the models that it takes."""
+    for task in value.values() if isinstance(value, dict) else ():
+        if isinstance(task, dict):
+            for item in _strings(task.get("impl")):
+                _class_reference(piece, item, "custom_pipelines")
 
 
 def _remote(piece: Piece, value: str) -> None:

@@ -6,6 +6,7 @@ holds models; an ML program holds operations whose weights lie in files named fr
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Iterator
 
@@ -37,14 +38,36 @@ PATH = re.compile(r"[\w./\\~@:+ -]{4,}")
 MAX_LEVELS = 24
 MAX_MODELS = 1000
 MAX_FILES = 100_000
+MAX_MANIFEST = 4 << 20
 
 
 def scan(piece: Piece, kind: str) -> None:
     if not piece.size or is_pointer(piece.first):
         return
+    if kind == "coreml-manifest":
+        _manifest(piece)
+        return
     _Walk(piece).model(0, piece.size)
     if piece.depth == 0 and "coreml" not in piece.report.formats:
         piece.report.formats.append("coreml")
+
+
+def _manifest(piece: Piece) -> None:
+    """The list of what an .mlpackage holds: paths below its folder ``Data``. Other manifests are none of ours."""
+    if piece.size > MAX_MANIFEST:
+        return
+    raw = piece.data.read(0, piece.size)
+    if b"itemInfoEntries" not in raw:
+        return
+    try:
+        document = json.loads(raw)
+    except (ValueError, RecursionError) as error:
+        raise Corrupt(f"not a manifest: {error or 'nested too deeply'}") from None
+    entries = document.get("itemInfoEntries") if isinstance(document, dict) else None
+    for entry in entries.values() if isinstance(entries, dict) else ():
+        path = entry.get("path") if isinstance(entry, dict) else None
+        if isinstance(path, str) and (problem := outside.by_name(path).problem):
+            piece.find(OUTSIDE, f"the manifest: {problem}: {path[:200]!r}", name=path[:200])
 
 
 class _Walk:

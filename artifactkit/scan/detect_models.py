@@ -54,6 +54,7 @@ MODULES: dict[str, str] = {
     "plan": "plans",
     "plan-name": "plans",
     "coreml-name": "coreml",
+    "coreml-manifest": "coreml",
     "skops-schema": "skops",
     "r": "rdata",
     "7z": "sevenzip",
@@ -184,6 +185,7 @@ NAMES: dict[str, tuple[str, ...]] = {
     "keras_metadata.pb": ("keras-metadata",),
     "pyproject.toml": ("pyproject",),
     "modelfile": ("modelfile",),
+    "manifest.json": ("coreml-manifest",),
 }
 SUFFIXES: dict[str, tuple[str, ...]] = {
     ".safetensors": ("safetensors-name",),

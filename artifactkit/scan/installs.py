@@ -27,8 +27,8 @@ MODELFILE = Rule(
 NOTEBOOK = Rule(
     "notebook-downloads-and-runs",
     "suspicious",
-    "a notebook downloads a program and runs it",
-    "running its cells runs what the address gives on that day",
+    "a notebook runs a program that it downloads, or code that it hides",
+    "running its cells runs what the address gives on that day, or what nobody has read",
     "read it, and do not run that cell",
 )
 GIT_HOOK = Rule(
@@ -62,6 +62,8 @@ PIPE_TO_SHELL = re.compile(
     r"\b(?:curl|wget)\b[^\n|;&]{0,200}\|\s*(?:sudo\s+)?(?:ba|z|da)?sh\b"
     r"|\b(?:ba)?sh\s+(?:-c\s+)?[\"']?(?:<\(|\$\()\s*(?:curl|wget)\b"
 )
+RUNS_TEXT = re.compile(r"\b(?:exec|eval|loads)\s*\(")
+MAGIC = re.compile(r"^([ \t]*)[!%].*$", re.MULTILINE)
 # Values of these run programs (git-config(1)).
 CONFIG_RUNS = re.compile(
     r"^\s*(fsmonitor|sshcommand|hookspath|pager|editor|askpass|gitproxy|external|textconv|command|clean|smudge|process"
@@ -176,8 +178,19 @@ def _notebook(piece: Piece) -> None:
         commands += [line.strip() for line in text.splitlines() if line.lstrip().startswith(("!", "%%bash", "%%sh"))]
         if PIPE_TO_SHELL.search(text):
             piece.find(NOTEBOOK, f"a cell runs {PIPE_TO_SHELL.search(text).group()[:120]}")  # type: ignore[union-attr]
+        if RUNS_TEXT.search(text):
+            _cell(piece, text)
     shown = f", with commands ({commands[0][:60]!r} ...)" if commands else ""
     piece.runs(f"a notebook{shown}", "whoever runs its cells", "read it without running it")
+
+
+def _cell(piece: Piece, text: str) -> None:
+    """Code that a cell fetches or decodes, and runs; lines of magic are no Python, and stand for nothing."""
+    from .python_calls import FETCHERS, Danger, at_import
+
+    for call in at_import(MAGIC.sub(r"\1pass", text).encode("utf-8", "replace")) or ():
+        if call.danger is Danger.HIDDEN or any(name in call.what for name in FETCHERS):
+            piece.find(NOTEBOOK, f"a cell {call.what}", name=call.name)
 
 
 def _hook(piece: Piece) -> None:

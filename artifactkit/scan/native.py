@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from .model import Rule
 from .piece import Piece
 
@@ -27,13 +29,15 @@ DATA_SUFFIXES = (
     ".md", ".yaml", ".yml", ".model", ".joblib", ".msgpack", ".tflite", ".pb", ".png", ".jpg", ".jpeg", ".csv",
     ".jinja",
 )  # fmt: skip
+# .bin alone may be anything, a program too.
+WEIGHTS = re.compile(r"(?:.*model.*|.*weights.*|optimizer|scheduler|training_args|consolidated.*|ggml.*)\.bin")
 NAMES = {"elf": "ELF", "pe": "Windows", "macho": "Mach-O"}
 
 
 def scan(piece: Piece, kind: str) -> None:
     name = piece.name.lower()
     what = NAMES.get(kind, kind)
-    if name.endswith(DATA_SUFFIXES):
+    if name.endswith(DATA_SUFFIXES) or WEIGHTS.fullmatch(name):
         piece.find(DISGUISED, f"a {what} program or library named {piece.name!r}")
     else:
         piece.find(LIBRARY, f"a {what} program or library")

@@ -123,6 +123,8 @@ class _Importing:
             self._string(node, name)
         elif name in UNPICKLERS and node.args and self._is_constant(node.args[0]):
             self.found.append(Call(Danger.HIDDEN, f"calls {name} on bytes in the file", name, node.lineno))
+        elif name in UNPICKLERS and node.args and (fetched := self._fetched(node.args[0])):
+            self.found.append(Call(Danger.COMMAND, f"calls {name} on what {fetched} gives", name, node.lineno))
 
     def _string(self, node: ast.Call, name: str) -> None:
         decoder = self._decoder(node.args[0], 0)

@@ -60,7 +60,7 @@ MAX_PTH = 4 << 20  # bytes that are looked at: lists of paths are small, checkpo
 WORTH_PARSING = re.compile(
     rb"\bos\.(?:system|exec|spawn|posix_spawn|startfile)|\bimport\b[^\n]{0,200}\bsystem\b|[\"']system[\"']|\bpopen|\bPopen"
     rb"|\bsubprocess\b|\b(?:exec|eval|execfile)\s*\(|=\s*(?:exec|eval)\b|\bpty\b|\bmarshal\b|\b(?:pickle|dill)\b[^\n]{0,200}\bloads\b"
-    rb"|\)\.system\s*\(|__builtins__|\brunpy\b|\bpip\b[^\n]{0,200}\bmain\b|\bcommands\b|create_subprocess|import\s*\*|posix\.system|nt\.system"
+    rb"|\)\.system\s*\(|__builtins__|\bbuiltins\b|\brunpy\b|\bpip\b[^\n]{0,200}\bmain\b|\bcommands\b|create_subprocess|import\s*\*|posix\.system|nt\.system"
 )
 # Who runs a file of this name, when not the one who imports it.
 RUNNERS = {
@@ -105,7 +105,7 @@ def scan(piece: Piece, kind: str) -> None:
     if name == "generate.py" and os.path.basename(os.path.dirname(piece.path)) != "custom_generate":
         runs, avoid = ORDINARY
     piece.runs(f"Python code: {piece.name}", runs, avoid)
-    if name in ("sitecustomize.py", "usercustomize.py"):
+    if _stem(piece, name) in ("sitecustomize", "usercustomize"):
         piece.find(AUTOMATIC, f"{piece.name}: every Python that has this folder on its path runs it")
     if piece.size > MAX_SOURCE:
         piece.runs(f"{piece.name}: {piece.size} bytes of Python, more than is parsed here", runs, avoid)
@@ -134,6 +134,14 @@ def scan(piece: Piece, kind: str) -> None:
             piece.find(HIDDEN, shown, name=call.name)
         elif call.danger is Danger.COMMAND and not (name == "setup.py" and call.builds):
             piece.find(AT_IMPORT, shown, name=call.name)
+
+
+def _stem(piece: Piece, name: str) -> str:
+    """What ``import`` calls the file: its folder, where it is a package."""
+    if name != "__init__.py":
+        return name.removesuffix(".pyw").removesuffix(".py")
+    place = (piece.member or piece.path).replace("\\", "/").rpartition("/")[0]
+    return place.rpartition("/")[2].lower()
 
 
 def _pth(piece: Piece) -> None:

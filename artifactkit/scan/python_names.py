@@ -199,6 +199,15 @@ YAML_DATA = frozenset({
 PEFT_PARENTS = frozenset(
     {"transformers", "diffusers", "timm", "sentence_transformers", "peft", "torch.nn", "open_clip"}
 )
+# PEFT writes the module of the base model's class: one of the library's own model files.
+PEFT_MODULE = re.compile(r"transformers\.models\.([a-z0-9_]+)\.modeling_[a-z0-9_]+|timm\.models\.[a-z0-9_]+"
+                         r"|diffusers\.models\.(?:[a-z0-9_]+\.){0,3}[a-z0-9_]+")  # fmt: skip
+
+
+def is_peft_parent(name: str) -> bool:
+    """Whether PEFT may import ``name`` for the class of the base model, and it is an ordinary module of models."""
+    return name in PEFT_PARENTS or PEFT_MODULE.fullmatch(name) is not None
+
 
 # What modules.json of sentence-transformers names.
 SENTENCE_MODULES = _spread(
