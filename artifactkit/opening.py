@@ -202,6 +202,8 @@ def is_model_file(name: str) -> bool:
         ".json",
         ".md",
         ".intoto.jsonl",
+        ".onnx.data",
+        ".onnx_data",
         *WEIGHT_SUFFIXES,
     }
     return (

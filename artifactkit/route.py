@@ -17,6 +17,8 @@ from .errors import ArtifactkitError, Refused, RouteRefused, UsageError
 from .opening import Opened, open_source, travelling
 from .passes import cast as cast_pass
 from .passes import dequantize as dequantize_pass
+from .passes import graph_half as half_pass
+from .passes import graph_opset as opset_pass
 from .passes import quantize as quantize_pass
 from .passes import rename as rename_pass
 from .passes import select as select_pass
@@ -49,6 +51,7 @@ class ConvertOptions:
     rename: tuple[str, ...] = ()
     max_shard_size: int | None = None
     external_data: int | None = None
+    opset: int | None = None
     with_code: bool = False
     strict: bool = False
     force: bool = False
@@ -142,6 +145,9 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
     for step, after in as_checkpoint(weights, target, folder, made, configs):
         steps.append(step)
         weights = after
+    for step, after in as_graph(weights, target, options, stats):
+        steps.append(step)
+        weights = after
     for step, after in as_floats(weights, target, options, stats):
         steps.append(step)
         weights = after
@@ -154,7 +160,7 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
             ties = [f"{name} = {alias.target}" for name, alias in sorted(weights.aliases.items())]
             more = f" and {len(ties) - 3} more" if len(ties) > 3 else ""
             steps.append(RouteStep("tie", f"stored once: {', '.join(ties[:3])}{more}"))
-    if not weights.tensors:
+    if not weights.tensors and weights.graph is None:
         raise UsageError("no tensor is left to convert", file=src, hint="artifactkit inspect shows what is there")
     check_dtypes(weights, target)
     if target.keeps_keyvalues:
@@ -212,6 +218,8 @@ def check_graph_options(weights: Weights, target: Format, options: ConvertOption
     if weights.graph is None:
         if options.external_data is not None and target.kind != "graph":
             raise UsageError("--external-data is for graphs", hint="-t onnx")
+        if options.opset is not None and target.kind != "graph":
+            raise UsageError("--opset is for graphs", hint="-t onnx")
         return
     for flag, given in (("--include", options.include), ("--exclude", options.exclude), ("--rename", options.rename)):
         if given:
@@ -219,8 +227,6 @@ def check_graph_options(weights: Weights, target: Format, options: ConvertOption
                 f"{flag}: the operations of a graph name its tensors, so they are taken as they are",
                 hint="-t safetensors takes the weights out of the graph, and then chooses among them",
             )
-    if options.dtype is not None:
-        raise RouteRefused("--dtype: this version changes no types within a graph", hint="leave --dtype out")
 
 
 def out_of_mlx(
@@ -330,6 +336,8 @@ def as_floats(
 ) -> Iterator[tuple[RouteStep, Weights]]:
     """``--dtype``, but for tensors that the target's runtimes take in f32 only: those become f32."""
     only = target.float32_only
+    if weights.graph is not None:
+        return
     if options.dtype is not None:
         held, which = weights.tensors, None if only is None else lambda tensor: not only(tensor)
         weights = cast_pass.cast(weights, options.dtype, options.overflow, stats, which)
@@ -341,6 +349,38 @@ def as_floats(
         if narrow:
             weights = cast_pass.cast(weights, ggml.F32, which=lambda tensor: tensor.name in narrow)
             yield RouteStep("cast", f"{counted(len(narrow), 'tensor')} to f32, as {target.name} needs them"), weights
+
+
+def as_graph(
+    weights: Weights, target: Format, options: ConvertOptions, stats: cast_pass.CastStats
+) -> Iterator[tuple[RouteStep, Weights]]:
+    """The steps within a graph: ``--opset``, and ``--dtype`` of its operations."""
+    if weights.graph is None:
+        return
+    if options.opset is not None:
+        before, held = weights.graph.opsets.get("ai.onnx"), set(weights.tensors)
+        weights = opset_pass.opset(weights, options.opset)
+        made = len(set(weights.tensors) - held)
+        constants = f", {counted(made, 'constant')} made" if made else ""
+        yield RouteStep("opset", f"{before} -> {options.opset}, by onnx's version converter{constants}"), weights
+    if options.dtype is not None:
+        if options.dtype.name != "f16":
+            raise RouteRefused(
+                f"--dtype {options.dtype}: the operations of a graph are changed to f16 only",
+                hint="-t safetensors takes the weights out and casts them; or export the graph in that type",
+            )
+        weights, names = half_pass.half(weights, options.overflow)
+        weights = cast_pass.cast(weights, options.dtype, options.overflow, stats, lambda tensor: tensor.name in names)
+        text = f"operations in f16, {counted(len(names), 'tensor')} cast; inputs and outputs stay"
+        yield RouteStep("graph", text), weights
+
+
+def in_opset_of(weights: Weights, made: Weights) -> Weights:
+    """The graph's weights as they are in the opset that ``made`` has: some constants come and go with it."""
+    if weights.graph is None or made.graph is None:
+        return weights
+    version = made.graph.opsets.get("ai.onnx")
+    return weights if version is None else opset_pass.opset(weights, version)
 
 
 def mix_text(weights: Weights) -> str:

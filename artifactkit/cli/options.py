@@ -97,6 +97,9 @@ ExternalData = Annotated[
         help="Put a graph's tensors of SIZE bytes and more into a file beside the model (1KB, 1: all).",
     ),
 ]
+Opset = Annotated[
+    int | None, typer.Option("--opset", metavar="N", min=1, help="Version of ONNX's standard operators in the graph.")
+]
 OnOverflow = Annotated[
     Overflow, typer.Option("--overflow", help="What to do with a value too large for --dtype.", case_sensitive=False)
 ]

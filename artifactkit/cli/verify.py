@@ -33,6 +33,25 @@ Device = Annotated[
         "--device", metavar="D", help="Ask for level 3 (function) on this device; repeatable.", show_default=False
     ),
 ]
+Inputs = Annotated[
+    str | None,
+    typer.Option(
+        "--inputs", metavar="FILE", help="Samples of your own for level 3: .npz, .safetensors or .jsonl.",
+        show_default=False,
+    ),
+]  # fmt: skip
+Atol = Annotated[float | None, typer.Option("--atol", metavar="X", min=0, help="Outputs may be off by X.")]
+Rtol = Annotated[
+    float | None, typer.Option("--rtol", metavar="X", min=0, help="And by X of the greatest output of the reference.")
+]
+MaxKl = Annotated[
+    float | None,
+    typer.Option("--max-kl", metavar="X", min=0, help="Fail when logits lose more: mean KL divergence, in nats."),
+]
+Budget = Annotated[
+    str, typer.Option("--budget", metavar="TIME", help="Time for level 3 on each device; what it drops is listed.")
+]
+Threads = Annotated[int, typer.Option("--threads", metavar="N", min=1, max=256, help="Threads of the runtimes.")]
 Statement = Annotated[
     bool | None,
     typer.Option(
@@ -55,13 +74,19 @@ def command(
     exclude: o.Exclude = None,
     rename: o.Rename = None,
     device: Device = None,
+    inputs: Inputs = None,
+    atol: Atol = None,
+    rtol: Rtol = None,
+    max_kl: MaxKl = None,
+    budget: Budget = "10m",
+    threads: Threads = 1,
     statement: Statement = None,
     require_pinned: o.RequirePinned = False,
     json: o.Json = False,
 ) -> int:
     from ..opening import open_source
     from ..report import Check
-    from ..route import ConvertOptions, chosen
+    from ..route import ConvertOptions, chosen, in_opset_of
     from ..targets import lowering
     from ..translate import in_words_of
     from ..types import Origin, ReadOptions
@@ -82,7 +107,7 @@ def command(
     if fetch_weights(made.weights, sources[0]):
         made = open_source(artifact, None, stored)
     change = lowering(source.format, made.format)
-    weights = source.weights if change is None else change.run(source.weights)
+    weights = in_opset_of(source.weights if change is None else change.run(source.weights), made.weights)
     weights = [weights, *(after for _, after in chosen(weights, options))][-1]
     weights = in_words_of(weights, made.weights)
     if not made.format.named:
@@ -102,13 +127,33 @@ def command(
     if verdicts is not None:
         verdicts.judge(report)
     if device:
-        for name in device:
-            detail = f"{name}: weights alone compute nothing, and this version runs no model"
-            report.add(Check("function", "function", "not-verified", detail, device=name))
+        from .. import function
+
+        asked = function.FunctionOptions(
+            tuple(dict.fromkeys(device)), inputs, atol, rtol, max_kl, seconds_of(budget), threads
+        )
+        for name in asked.devices:
+            function.parse_device(name)
+        with out.progress("running the model", 0, 0):
+            function.verify(made, source, asked, report)
     else:
         report.add(Check("function", "function", "not-run", "not asked for (--device)"))
     written = _write(verdicts, report, device or [], statement)
     return _show(artifact, against, made.weights, report, written)
+
+
+def seconds_of(text: str) -> float:
+    """``90``, ``90s``, ``10m``, ``2h``. UsageError for anything else."""
+    from ..errors import UsageError
+
+    number, unit = (text[:-1], text[-1]) if text[-1:] in ("s", "m", "h") else (text, "s")
+    try:
+        seconds = float(number) * {"s": 1, "m": 60, "h": 3600}[unit]
+    except ValueError:
+        seconds = 0.0
+    if not 0 < seconds <= 7 * 86400:
+        raise UsageError("--budget is a time", expected="90s, 10m, 2h", found=text)
+    return seconds
 
 
 def _verdicts(

@@ -9,6 +9,8 @@ from typing import Any
 from ..children import Json
 from ..children.server import Failed
 from ..children.server import main as serve
+from .convert_opset import convert_opset
+from .half import to_half
 
 MANY = 2000  # tensors a frame
 
@@ -74,9 +76,24 @@ def check(path: str) -> Iterator[tuple[Json, bytes]]:
     yield {"done": True}, json.dumps(found).encode()
 
 
+def _parsed(payload: bytes) -> Any:
+    import onnx
+    from google.protobuf.message import DecodeError
+
+    try:
+        return onnx.load_model_from_string(payload)
+    except DecodeError as error:
+        raise Failed("the onnx library does not read the model", found=str(error)[:300]) from error
+
+
 def answer(asked: Json, payload: bytes) -> Iterator[tuple[Json, bytes]]:
     if asked["op"] == "check":
         yield from check(asked["path"])
+    elif asked["op"] == "opset":
+        yield {"done": True}, convert_opset(_parsed(payload), asked["opset"]).SerializeToString(deterministic=True)
+    elif asked["op"] == "half":
+        model, changes = to_half(_parsed(payload), asked["overflow"])
+        yield {"done": True, "changes": changes}, model.SerializeToString(deterministic=True)
     else:
         raise Failed(f"unknown request {asked['op']!r}", "usage")
 

@@ -12,7 +12,7 @@ from ..artifact import TensorView, Weights
 from ..errors import RouteRefused, UsageError
 from ..types import SUMMARY_PREFIX, OutputFile, Part, WriteOptions
 from .elements import NUMBERS
-from .structure import Piece, Place, Splicer, Structure
+from .structure import Piece, Place, Slot, Splicer, Structure
 
 MODEL, DATA = "model.onnx", ".data"
 LARGEST = (1 << 31) - 1  # bytes of a protobuf message
@@ -73,9 +73,7 @@ def _outside(
     chosen = [
         name
         for name, slot in sorted(structure.slots.items(), key=lambda item: item[1].tensor.offset)
-        if name in weights.tensors
-        and views[name].nbytes >= (least if slot.tensor.role == "initializer" else max(least, LEAST_CONSTANT))
-        and views[name].nbytes
+        if name in weights.tensors and views[name].nbytes >= max(1, _least(slot, least))
     ]
     groups: list[tuple[list[Part], int]] = [([], 0)]
     at_in: dict[str, tuple[int, int]] = {}
@@ -99,6 +97,13 @@ def _outside(
     for name, alias in weights.aliases.items():
         places[name] = places[alias.target]
     return places, [OutputFile(name, size, tuple(parts)) for name, (parts, size) in zip(names, groups, strict=True)]
+
+
+def _least(slot: Slot, least: int) -> int:
+    """From how many bytes on a tensor goes outside. Small integers stay: shapes and axes are looked at by everybody."""
+    if slot.tensor.role != "initializer":
+        return max(least, LEAST_CONSTANT)
+    return least if slot.view.dtype.cls in ("float", "complex") else max(least, LEAST)
 
 
 def _file(name: str, pieces: list[Piece], stored: set[str]) -> OutputFile:
