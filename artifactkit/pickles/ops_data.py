@@ -121,7 +121,7 @@ def _sized(name: str, width: int, kind: Literal["bytes", "bytearray", "str", "st
         "str": _utf8,
         "string": lambda m, raw: _eight_bit(raw),
     }[kind]
-    signed, binary = name == "BINSTRING", kind in ("bytes", "bytearray")
+    signed, binary = name == "BINSTRING", kind != "str"
 
     def action(m: Machine) -> None:
         size = int.from_bytes(m.take_bytes(width), "little", signed=signed)

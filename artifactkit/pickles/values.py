@@ -295,7 +295,7 @@ class Observer:
         """A persistent id is asked for."""
 
     def held(self, value: object, *, offset: int) -> None:
-        """The file holds ``value``: bytes, a bytearray, or a Payload of either."""
+        """The file holds ``value``: bytes, a bytearray, a Python 2 string, or a Payload of one of them."""
 
     def extension(self, code: int, *, opcode: str, offset: int) -> None:
         """EXT1/2/4: a callable from the copyreg registry of the loading process."""

@@ -157,6 +157,8 @@ def scan(piece: Piece, kind: str) -> None:
         _later(piece)
     binary = first[:1] == b"\x80" and first[1:2] <= b"\x05" and len(first) > 1
     if not _is_pickle(run, binary, by_name, others):
+        if binary:  # a reader that passes over the opcode which ended it may go on
+            _sweep(piece, piece.data, run.machine.at)
         if piece.depth == 0 and "pickle" in piece.report.formats:
             piece.report.formats.remove("pickle")
         return
