@@ -58,6 +58,7 @@ class Judge(Observer):
         self.inside: list[tuple[bytes | Payload, int]] = []  # bytes to be looked into
         self.texts: list[tuple[str, int]] = []  # text that may be an encoded pickle
         self.loose: list[tuple[bytes | Payload, int]] = []  # bytes that no call is given, and that look like a pickle
+        self.whole = False  # the stream is one pickle, and nothing else
         self.storages: dict[str, int] = {}  # key -> bytes that its member must have
         self.sparse: list[Sparse] = []
         self.order: list[tuple[str, int]] = []  # (key, bytes an element), for the legacy layout

@@ -175,6 +175,7 @@ def scan(piece: Piece, kind: str) -> None:
         plain.go()
         plain.judge.said = [entry for entry in plain.judge.said if entry[0] is UNSAFE]
         _say(piece, plain.judge)
+    judge.whole = run.error is None and run.done == 1
     _look_inside(piece, judge)
 
 
@@ -318,6 +319,8 @@ def _look_inside(piece: Piece, judge: Judge) -> None:
         whole: Bytes = part(data.data, data.offset, data.nbytes) if isinstance(data, Payload) else Memory(data)
         if piece.budget.within > 0:
             _look(piece, whole, f"bytes at {offset}")
+            if judge.whole:
+                piece.held.append((offset, whole.size))
         else:  # a pickle may hold ever so many: those that run code have to name it
             _sweep(piece.inner(whole, f"bytes at {offset}", "pickle"), whole)
     for text, offset in judge.texts:

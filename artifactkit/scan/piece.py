@@ -63,6 +63,8 @@ class Piece:
     stored: dict[str, int] = field(default_factory=dict)  # storages that its pickles refer to: key -> bytes at least
     sparse: list[Sparse] = field(default_factory=list)  # sparse tensors, whose indices are still to be checked
     also: list[str] = field(default_factory=list)  # formats found on the way, still to be looked into
+    # (offset of the opcode, size) of bytes that its one pickle holds as a value, and that were looked into
+    held: list[tuple[int, int]] = field(default_factory=list)
     _first: bytes | None = field(default=None, repr=False)
     _last: bytes | None = field(default=None, repr=False)
 

@@ -62,6 +62,8 @@ def look(piece: Piece) -> None:
         return
     if piece.depth == 0:
         piece.report.formats.extend(kinds)
+    if piece.first[:1] == b"\x80" and "pickle" in kinds:  # which knows whether an archive is but a value in it
+        kinds = ["pickle", *(kind for kind in kinds if kind != "pickle")]
     for kind in dict.fromkeys([*kinds, *detect.by_name(piece)]):
         _apply(kind, piece)
     for kind in dict.fromkeys(piece.also):

@@ -106,6 +106,9 @@ def scan(piece: Piece, kind: str) -> None:
     if not begins and is_tar(piece.first) and _is_member(piece, archive):
         _forget(piece)  # the tar's own rules look into it
         return
+    if _is_value(piece, archive):
+        _forget(piece)  # the pickle's own rules have looked into it
+        return
     found = _kind(archive)
     if piece.depth == 0 and found != "zip" and found not in piece.report.formats:
         piece.report.formats[piece.report.formats.index("zip")] = found
@@ -151,6 +154,12 @@ def _is_member(piece: Piece, archive: Zip) -> bool:
         return False
     begin, end = archive.prefix, archive.directory_start + archive.directory_size
     return any(m.offset == begin and m.kind == "file" and end <= m.offset + m.size for m in members)
+
+
+def _is_value(piece: Piece, archive: Zip) -> bool:
+    """Whether the archive is just the bytes that a pickle holds as a value (a checkpoint saved within another)."""
+    start, end = archive.prefix, archive.directory_start + archive.directory_size
+    return any(at < start <= at + 9 and end < start + size for at, size in piece.held)
 
 
 def _forget(piece: Piece) -> None:
