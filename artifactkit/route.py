@@ -375,12 +375,20 @@ def as_graph(
         yield RouteStep("graph", text), weights
 
 
-def in_opset_of(weights: Weights, made: Weights) -> Weights:
-    """The graph's weights as they are in the opset that ``made`` has: some constants come and go with it."""
+def in_graph_of(weights: Weights, made: Weights) -> Weights:
+    """The source's graph in the opset that ``made`` has, and in f16 where that computes so; tensors keep theirs."""
     if weights.graph is None or made.graph is None:
         return weights
     version = made.graph.opsets.get("ai.onnx")
-    return weights if version is None else opset_pass.opset(weights, version)
+    try:
+        if version is not None and "ai.onnx" in weights.graph.opsets:
+            weights = opset_pass.opset(weights, version)
+        held = made.tensors
+        if any(t.dtype.name == "f32" and n in held and held[n].dtype.name == "f16" for n, t in weights.tensors.items()):
+            weights = half_pass.half(weights, "saturate")[0]
+    except RouteRefused:  # then it is no graph that we have made, and is told to be another
+        pass
+    return weights
 
 
 def mix_text(weights: Weights) -> str:

@@ -86,7 +86,7 @@ def command(
 ) -> int:
     from ..opening import open_source
     from ..report import Check
-    from ..route import ConvertOptions, chosen, in_opset_of
+    from ..route import ConvertOptions, chosen, in_graph_of
     from ..targets import lowering
     from ..translate import in_words_of
     from ..types import Origin, ReadOptions
@@ -107,7 +107,7 @@ def command(
     if fetch_weights(made.weights, sources[0]):
         made = open_source(artifact, None, stored)
     change = lowering(source.format, made.format)
-    weights = in_opset_of(source.weights if change is None else change.run(source.weights), made.weights)
+    weights = in_graph_of(source.weights if change is None else change.run(source.weights), made.weights)
     weights = [weights, *(after for _, after in chosen(weights, options))][-1]
     weights = in_words_of(weights, made.weights)
     if not made.format.named:

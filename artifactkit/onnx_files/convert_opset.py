@@ -56,7 +56,9 @@ def convert_opset(model: Any, opset: int) -> Any:
     made.opset_import.extend(pair for pair in other if pair.domain in missing)
     made.ir_version = max(model.ir_version, helper.find_min_ir_version_for(list(made.opset_import), True))
     for field in ("producer_name", "producer_version", "domain", "model_version", "doc_string"):
-        setattr(made, field, getattr(model, field))
+        made.ClearField(field)
+        if model.HasField(field):
+            setattr(made, field, getattr(model, field))
     del made.metadata_props[:]
     made.metadata_props.extend(model.metadata_props)
     return made

@@ -15,7 +15,7 @@ from ..containers.onnx_wire import M_METADATA, Tensor
 from ..containers.protobuf import LENGTH, VARINT, Wire
 from ..files import Bytes
 from ..source import Inline, Source, span
-from .elements import NUMBERS
+from .elements import NUMBERS, size
 
 SMALL = 4096  # bytes that are copied into memory rather than remembered as a place
 # A run of the model: its bytes, and the tensor whose they are.
@@ -134,7 +134,11 @@ class Splicer:
         if place.file is None:
             head += tag(9, LENGTH) + varint(view.nbytes)
             return [(Inline(head), None), (view.source, view.name), *rest]
-        for key, value in (("location", place.file), ("offset", place.offset), ("length", view.nbytes)):
+        for key, value in (
+            ("location", place.file),
+            ("offset", place.offset),
+            ("length", size(view.dtype, view.shape)),
+        ):
             head += pair(13, key, str(value))
         head += tag(14, VARINT) + varint(1)
         return [(Inline(head), None), *rest]

@@ -16,6 +16,7 @@ from ..modeling.architecture import Pairs
 from ..modeling.backward import may_be_absent
 from ..report import Check, Report, counted
 from ..source import Forward, Source
+from . import graphs
 from .blocks import Errors, Limit, limit_of
 from .bounds import GRIDS, as_array, first_outside
 from .groups import grouped
@@ -36,7 +37,7 @@ def _nothing(nbytes: int) -> None:
 class Difference:
     """One thing that is not alike. ``left`` and ``right`` are short texts."""
 
-    what: Literal["only-left", "only-right", "dtype", "shape", "values", "metadata", "file"]
+    what: Literal["only-left", "only-right", "dtype", "shape", "values", "metadata", "file", "graph"]
     name: str
     left: str
     right: str
@@ -188,6 +189,8 @@ def diff(a: Weights, b: Weights, advance: Advance = _nothing) -> list[Difference
         mine, other = a.metadata.get(key), b.metadata.get(key)
         if mine != other:
             found.append(Difference("metadata", key, _text(mine), _text(other)))
+    if a.graph is not None and b.graph is not None:
+        found += [Difference("graph", *texts) for texts in graphs.differences(a.graph, b.graph)]
     if a.keyvalues and b.keyvalues:
         found += _pair_differences(a, b)
     return found
@@ -255,6 +258,8 @@ def compare(artifact: Weights, source: Weights, advance: Advance = _nothing) -> 
     A tensor of another float type must be the source rounded to it (widening is exact); other types must be equal.
     """
     report = Report()
+    for found in graphs.check(artifact, source):
+        report.add(found)
     _compare_pairs(report, artifact, source)
     for name, error in source.refused.items():
         report.add(Check("values", "not compared", "not-verified", error.what, name))

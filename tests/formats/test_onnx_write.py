@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import random
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 
 import ml_dtypes
@@ -12,14 +13,14 @@ import numpy as np
 import onnx
 import onnxruntime
 import pytest
-from contract import contents, read
+from contract import contents, mutated, read
 from onnx import TensorProto, helper, numpy_helper
 from test_onnx import W, model, save, tensor
-from writer_contract import Untouchable, view
+from writer_contract import Untouchable, put, view
 
 from artifactkit import dtypes
 from artifactkit.artifact import TensorView, Weights
-from artifactkit.errors import Refused, RouteRefused, UsageError, VerificationFailed
+from artifactkit.errors import ArtifactkitError, Refused, RouteRefused, UsageError, VerificationFailed
 from artifactkit.formats.onnx import FORMAT
 from artifactkit.onnx_files.reader import read as read_model
 from artifactkit.onnx_files.writer import write
@@ -29,6 +30,7 @@ from artifactkit.route import ConvertOptions, plan
 from artifactkit.run import Conversion, execute
 from artifactkit.source import FileSpan
 from artifactkit.types import WriteOptions
+from artifactkit.verify.graphs import digest
 
 RNG = np.random.default_rng(3)
 BIG = RNG.standard_normal((64, 64)).astype(np.float32)
@@ -253,18 +255,81 @@ def test_another_opset(tmp_path: Path, opset: int) -> None:
 
 
 def test_verify_knows_what_an_opset_brings(tmp_path: Path) -> None:
-    from artifactkit.route import in_opset_of
+    from artifactkit.route import in_graph_of
     from artifactkit.verify.compare import compare
 
     source = network(tmp_path, opset=13, ir=8)
     convert(source, tmp_path / "b.onnx", opset=20)
     made, plain = read(tmp_path / "b.onnx"), read(source)
     assert not compare(made, plain)
-    assert compare(made, in_opset_of(plain, made))
+    assert compare(made, in_graph_of(plain, made))
     damaged = bytearray((tmp_path / "b.onnx").read_bytes())
     damaged[damaged.index(BIG.tobytes()[:64])] ^= 1
     (tmp_path / "c.onnx").write_bytes(damaged)
-    assert not compare(read(tmp_path / "c.onnx"), in_opset_of(plain, made))
+    assert not compare(read(tmp_path / "c.onnx"), in_graph_of(plain, made))
+
+
+MUTANTS: dict[str, Callable[[onnx.GraphProto], object]] = {
+    "another operator": lambda g: setattr(g.node[2], "op_type", "Add"),
+    "inputs swapped": lambda g: g.node[2].input.reverse(),
+    "another attribute": lambda g: setattr(g.node[4].attribute[0], "i", 1),
+    "an output more": lambda g: g.output.append(helper.make_tensor_value_info("n", 1, ["batch", 32])),
+    "no dimension open": lambda g: g.input[0].type.tensor_type.shape.dim[0].CopyFrom(dim(3)),
+    "a node more": lambda g: g.node.append(helper.make_node("Identity", ["x"], ["z"])),
+    "a weight in another place": lambda g: g.node[3].input.__setitem__(1, "onnx::MatMul_12"),
+}
+
+
+def dim(value: int) -> onnx.TensorShapeProto.Dimension:
+    return onnx.TensorShapeProto.Dimension(dim_value=value)
+
+
+@pytest.mark.parametrize("asked", [{}, {"opset": 21}, {"dtype": F16}, {"opset": 21, "dtype": F16}], ids=str)
+def test_each_change_of_the_graph_is_found(tmp_path: Path, asked: dict[str, object]) -> None:
+    """Tensors alike, and the function another: level 1 compares all of the model but the tensors' bytes."""
+    from artifactkit.route import in_graph_of
+    from artifactkit.verify.compare import compare, diff
+
+    source = network(tmp_path)
+    convert(source, tmp_path / "out", external_data=1, **asked)
+    plain, made = read(source), read(tmp_path / "out" / "model.onnx")
+    assert compare(made, in_graph_of(plain, made))
+    assert asked or not diff(made, plain)
+    for name, change in MUTANTS.items():
+        mutant = onnx.load(str(source))
+        change(mutant.graph)
+        path = save(tmp_path / "mutant.onnx", mutant)
+        convert(path, tmp_path / "m", external_data=1, force=True, verify=False, **asked)
+        other = read(tmp_path / "m" / "model.onnx")
+        report = compare(other, in_graph_of(plain, other))
+        assert not report and "graph" in {c.name for c in report.failed}, name
+        assert any(d.what == "graph" for d in diff(other, made)), name
+
+
+def test_whatever_is_read_is_put_together_again(tmp_path: Path) -> None:
+    """Of mutated models, those that are read come back as they are: in one piece, and with their data outside."""
+    raw = network(tmp_path, opset=13, ir=8).read_bytes()
+    at = raw.index(BIG.tobytes()[:64])
+    rng = random.Random(5)
+    path, whole = tmp_path / "a.onnx", 0
+    for _ in range(400):
+        head, tail = raw[:at], raw[-300:]
+        which = rng.random() < 0.5
+        path.write_bytes(
+            (mutated(head, rng) if which else head) + raw[at:-300] + (tail if which else mutated(tail, rng))
+        )
+        try:
+            weights = read(path)
+        except ArtifactkitError:
+            continue
+        for options in (WriteOptions("b.onnx"), WriteOptions("b", folder=True, external_data=1)):
+            folder = tmp_path / "b"
+            back = read(put(write(weights, options), folder)[0])
+            assert contents(back) == contents(weights)
+            assert back.graph is not None and weights.graph is not None
+            assert digest(back.graph) == digest(weights.graph)
+        whole += 1
+    assert whole > 20
 
 
 def test_an_opset_that_cannot_be(tmp_path: Path) -> None:
