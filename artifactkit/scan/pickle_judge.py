@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from ..pickles import Anomaly, Global, Inert, Observer, Opaque, Payload, Via
-from . import pickle_ids
+from . import pickle_ids, pickle_sizes
 from . import pickle_rules as rules
 from .model import Rule, Severity
 from .pickle_danger import DYNAMIC, DYNAMIC_MODULES, listed, reason
@@ -30,9 +30,6 @@ PACKAGE = frozenset({("torch.jit._script", "unpackage_script_module")})
 PLAUSIBLE = re.compile(r"[A-Za-z_]\w*(?:\.[A-Za-z_]\w*)+")  # what may be a module and a name in it
 MAX_SAID = 2000
 ARCHIVES = frozenset({b"PK\x03\x04", b"\x1f\x8b\x08\x00", b"\xfd7zX"})  # first bytes: zip, gzip, xz
-MAX_ELEMENTS = 1 << 28  # that a call may ask for; picklers ask for none, and fill in what is there
-SHAPED = {"ndarray": 0, "recarray": 0, "_reconstruct": 1}  # name -> which argument is a shape
-HUGE_POWER = re.compile(r"[eE][+-]?[\d_]{6,}")
 MAX_MEMO = 1 << 24  # an index beyond makes CPython's memo, an array, take 128 MiB and more
 READERS = frozenset({"frame-straddled", "frame-overlap", "frame-unfinished"})
 IGNORED = frozenset({"computed-name", "build-on-global", "store-on-global", "frame-too-long"})  # said elsewhere
@@ -196,13 +193,14 @@ class Judge(Observer):
         return data is not None
 
     def held(self, value: object, *, offset: int) -> None:
-        """Remember bytes that are a whole binary pickle, or an archive, by their first and last byte."""
+        """Remember bytes that may be a whole pickle, or an archive, by their first and last byte."""
         data = literal_bytes(value)
         if isinstance(data, Payload):
             head, end = data.data.read(data.offset, 4), data.data.read(data.offset + data.nbytes - 1, 1)
         else:
             head, end = (data[:4], data[-1:]) if data else (b"", b"")
-        if (head[:1] == b"\x80" and b"\x02" <= head[1:2] <= b"\x05" and end == b".") or head in ARCHIVES:
+        binary = head[:1] == b"\x80" and b"\x02" <= head[1:2] <= b"\x05"
+        if (end == b"." and (binary or head[:1] in (b"c", b"("))) or head in ARCHIVES:
             assert data is not None
             self.loose.append((data, offset))
 
@@ -253,15 +251,6 @@ class Judge(Observer):
         elif name in ("bytes", "bytearray"):
             if len(args) == 1 and isinstance(args[0], int) and args[0] > 1 << 20:
                 self.say(rules.ODD, f"builtins.{name} asks for {args[0]} bytes of memory", offset)
-        elif name == "range":
-            self._memory("builtins.range", (max((n for n in args if isinstance(n, int)), default=0),), offset)
-        elif name in SHAPED:
-            self._memory(f"{module}.{name}", args[SHAPED[name] : SHAPED[name] + 1], offset)
-        elif name.endswith(("Tensor", "Storage")):
-            self._memory(f"{module}.{name}", args, offset)
-        elif name == "Fraction":
-            if any(isinstance(arg, str) and HUGE_POWER.search(arg) for arg in args):
-                self.say(rules.ODD, "fractions.Fraction is given a power of ten that takes minutes to compute", offset)
         elif name == "_rebuild_from_type_v2":
             self._indirect(module, args[0] if args else None, args[2] if len(args) > 2 else (), offset)
             if len(args) > 3:
@@ -277,17 +266,8 @@ class Judge(Observer):
             if "sparse" in name:
                 self._sparse(args, offset)
             self._tensor(name, args, offset)
-
-    def _memory(self, full: str, args: tuple[object, ...], offset: int) -> None:
-        """Sizes as arguments: the loader takes the memory before it has read one element."""
-        count = 1
-        for arg in args:
-            for number in arg if isinstance(arg, tuple | list) and len(arg) <= 64 else (arg,):
-                if type(number) is int and number > 1:
-                    count *= number
-                    if count > MAX_ELEMENTS:
-                        self.say(rules.ODD, f"{full} asks for memory for {count} elements or more", offset)
-                        return
+        elif what := pickle_sizes.asked(module, name, args):
+            self.say(rules.ODD, what, offset)
 
     def _indirect(self, wrapper: str, callee: object, args: object, offset: int) -> None:
         """A name in the table calls what it is given."""

@@ -317,7 +317,13 @@ def _look_inside(piece: Piece, judge: Judge) -> None:
             _decoded(piece, raw, offset)
     for data, offset in judge.loose:
         whole: Bytes = part(data.data, data.offset, data.nbytes) if isinstance(data, Payload) else Memory(data)
-        if piece.budget.within > 0:
+        if whole.read(0, 1) in (b"c", b"("):  # text begins so too: a pickle only if it names what runs code
+            nested = piece.inner(whole, f"bytes at {offset}", "pickle")
+            run = Run(whole, Judge(), piece.budget, member=nested.member)
+            run.go()
+            if run.judge.listed:
+                _say(nested, run.judge)
+        elif piece.budget.within > 0:
             _look(piece, whole, f"bytes at {offset}")
             if judge.whole:
                 piece.held.append((offset, whole.size))

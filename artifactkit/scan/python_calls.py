@@ -27,6 +27,9 @@ DECODERS = frozenset({
 FETCHERS = frozenset({"urllib.request.urlopen", "urllib.urlopen", "requests.get", "requests.post", "httpx.get",
                       "urllib3.request", "http.client.HTTPSConnection"})  # fmt: skip
 UNPICKLERS = frozenset({"pickle.loads", "marshal.loads", "dill.loads", "cloudpickle.loads", "_pickle.loads"})
+# These call what they are given: at once, in a thread, or when the process ends.
+CALLERS = frozenset({"map", "threading.Thread", "threading.Timer", "multiprocessing.Process", "atexit.register",
+                     "_thread.start_new_thread", "signal.signal", "weakref.finalize"})  # fmt: skip
 
 MAX_STRINGS, MAX_CALLS = 50, 100  # by then it is clear what the file is
 
@@ -117,6 +120,11 @@ class _Importing:
         if name in self.functions and name not in self.entered:
             self.entered.add(name)
             self._statements(self.functions[name].body)
+        if name in CALLERS:
+            for argument in (*node.args, *(keyword.value for keyword in node.keywords)):
+                given = self._name(argument) if isinstance(argument, ast.Name | ast.Attribute) else None
+                if given in COMMANDS:
+                    self.found.append(Call(Danger.COMMAND, f"hands {given} to {name}", given, node.lineno))
         if name in COMMANDS:
             self.found.append(Call(Danger.COMMAND, f"calls {name}", name, node.lineno, name in BUILDS))
         elif name in STRINGS and node.args:
@@ -190,6 +198,9 @@ class _Importing:
         while isinstance(node, ast.Attribute):
             parts.append(node.attr)
             node = node.value
+        if isinstance(node, ast.NamedExpr):
+            node = node.value
+            return None if parts else self._name(node)
         if isinstance(node, ast.Name):
             base = self.aliases.get(node.id, node.id)
             bound = self.constants.get(node.id)
