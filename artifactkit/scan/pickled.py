@@ -46,6 +46,7 @@ HEX = re.compile(rb"(?:[0-9a-fA-F]{2}){4,}")
 MARKS = frozenset(detect.FIRST_OPCODES) | frozenset(b"P\x1f\xfdB]x")
 INNER = frozenset({"pickle", "zip", "tar", "gzip", "bz2", "xz", "lzma", "zlib"})
 MAX_INNER = 64 << 20
+MAX_LOOSE = 2000  # bytes that no call is given, looked into one by one
 SHORT = 256  # bytes: alike ones are looked into once
 
 
@@ -315,24 +316,34 @@ def _look_inside(piece: Piece, judge: Judge) -> None:
         _look(piece, inner, f"bytes at {offset}")
         if raw is not None:
             _decoded(piece, raw, offset)
-    for data, offset in judge.loose:
-        whole: Bytes = part(data.data, data.offset, data.nbytes) if isinstance(data, Payload) else Memory(data)
-        if whole.read(0, 1) in (b"c", b"("):  # text begins so too: a pickle only if it names what runs code
-            nested = piece.inner(whole, f"bytes at {offset}", "pickle")
-            run = Run(whole, Judge(), piece.budget, member=nested.member)
-            run.go()
-            if run.judge.listed:
-                _say(nested, run.judge)
-        elif piece.budget.within > 0:
-            _look(piece, whole, f"bytes at {offset}")
-            if judge.whole:
-                piece.held.append((offset, whole.size))
-        else:  # a pickle may hold ever so many: those that run code have to name it
-            _sweep(piece.inner(whole, f"bytes at {offset}", "pickle"), whole)
+    _look_at_loose(piece, judge)
     for text, offset in judge.texts:
         raw = text.encode("latin-1", "replace")
         _look(piece, Memory(raw), f"text at {offset}")
         _decoded(piece, raw, offset)
+
+
+def _look_at_loose(piece: Piece, judge: Judge) -> None:
+    """Look into bytes that no call is given. There may be ever so many."""
+    for number, (data, offset) in enumerate(judge.loose):
+        if number >= MAX_LOOSE or piece.budget.within <= 0:
+            _sweep(piece, piece.data)  # those that run code have to name it, and most stand in the file as they are
+            if piece.size > SWEEP:
+                piece.find(LIMIT, "too many pieces of bytes within a pickle to look into all of them")
+            return
+        whole: Bytes = part(data.data, data.offset, data.nbytes) if isinstance(data, Payload) else Memory(data)
+        if whole.read(0, 1) not in (b"c", b"("):
+            _look(piece, whole, f"bytes at {offset}")
+            if judge.whole:
+                piece.held.append((offset, whole.size))
+            continue
+        # Text begins so too: a pickle only if it names what runs code.
+        piece.budget.within -= 1
+        nested = piece.inner(whole, f"bytes at {offset}", "pickle")
+        run = Run(whole, Judge(), piece.budget, member=nested.member)
+        run.go()
+        if run.judge.listed:
+            _say(nested, run.judge)
 
 
 def _decoded(piece: Piece, text: bytes, offset: int) -> None:
