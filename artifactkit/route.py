@@ -52,6 +52,7 @@ class ConvertOptions:
     max_shard_size: int | None = None
     external_data: int | None = None
     opset: int | None = None
+    cast_io: bool = False  # with dtype: a graph's inputs and outputs too
     with_code: bool = False
     strict: bool = False
     force: bool = False
@@ -220,6 +221,8 @@ def check_graph_options(weights: Weights, target: Format, options: ConvertOption
             raise UsageError("--external-data is for graphs", hint="-t onnx")
         if options.opset is not None and target.kind != "graph":
             raise UsageError("--opset is for graphs", hint="-t onnx")
+        if options.cast_io and target.kind != "graph":
+            raise UsageError("--cast-io is for graphs", hint="-t onnx")
         return
     for flag, given in (("--include", options.include), ("--exclude", options.exclude), ("--rename", options.rename)):
         if given:
@@ -363,15 +366,18 @@ def as_graph(
         made = len(set(weights.tensors) - held)
         constants = f", {counted(made, 'constant')} made" if made else ""
         yield RouteStep("opset", f"{before} -> {options.opset}, by onnx's version converter{constants}"), weights
+    if options.cast_io and options.dtype is None:
+        raise UsageError("--cast-io is for casting a graph", hint="--dtype f16")
     if options.dtype is not None:
         if options.dtype.name != "f16":
             raise RouteRefused(
                 f"--dtype {options.dtype}: the operations of a graph are changed to f16 only",
                 hint="-t safetensors takes the weights out and casts them; or export the graph in that type",
             )
-        weights, names = half_pass.half(weights, options.overflow)
+        weights, names = half_pass.half(weights, options.overflow, options.cast_io)
         weights = cast_pass.cast(weights, options.dtype, options.overflow, stats, lambda tensor: tensor.name in names)
-        text = f"operations in f16, {counted(len(names), 'tensor')} cast; inputs and outputs stay"
+        edges = "too" if options.cast_io else "stay"
+        text = f"operations in f16, {counted(len(names), 'tensor')} cast; inputs and outputs {edges}"
         yield RouteStep("graph", text), weights
 
 
@@ -385,7 +391,8 @@ def in_graph_of(weights: Weights, made: Weights) -> Weights:
             weights = opset_pass.opset(weights, version)
         held = made.tensors
         if any(t.dtype.name == "f32" and n in held and held[n].dtype.name == "f16" for n, t in weights.tensors.items()):
-            weights = half_pass.half(weights, "saturate")[0]
+            edges = any(v.type == "f16" for v in (*made.graph.inputs, *made.graph.outputs))
+            weights = half_pass.half(weights, "saturate", edges)[0]
     except RouteRefused:  # then it is no graph that we have made, and is told to be another
         pass
     return weights

@@ -29,6 +29,7 @@ def command(
     json: o.Json = False,
 ) -> int:
     from ..opening import open_source
+    from ..targets import lowering
     from ..translate import in_words_of
     from ..types import ReadOptions
     from ..verify.compare import diff, matched
@@ -45,6 +46,10 @@ def command(
         left = open_source(a, None, read)
     if fetch_weights(right.weights, sources[1]):
         right = open_source(b, None, read)
+    for one, other in ((left, right), (right, left)):
+        change = lowering(one.format, other.format)
+        if change is not None:  # a graph beside weights: those that would be taken out of it
+            one.weights = change.run(one.weights)
     if left.format.name == "gguf":
         right.weights = in_words_of(right.weights, left.weights)
     else:

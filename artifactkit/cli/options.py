@@ -100,6 +100,10 @@ ExternalData = Annotated[
 Opset = Annotated[
     int | None, typer.Option("--opset", metavar="N", min=1, help="Version of ONNX's standard operators in the graph.")
 ]
+CastIo = Annotated[
+    bool,
+    typer.Option("--cast-io", help="With --dtype, cast a graph's inputs and outputs too; they stay as they are else."),
+]
 OnOverflow = Annotated[
     Overflow, typer.Option("--overflow", help="What to do with a value too large for --dtype.", case_sensitive=False)
 ]

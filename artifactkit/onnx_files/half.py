@@ -31,8 +31,11 @@ DEFAULTS = {
 }  # fmt: skip
 
 
-def to_half(model: Any, overflow: str) -> tuple[Any, list[list[object]]]:
-    """The model in float16, and what became of numbers in attributes: [name, value, what]. Raises Failed."""
+def to_half(model: Any, overflow: str, edges: bool) -> tuple[Any, list[list[object]]]:
+    """The model in float16, and what became of numbers in attributes: [name, value, what]. Raises Failed.
+
+    With ``edges`` the model's inputs and outputs become float16 too.
+    """
     import onnx
 
     if model.functions:
@@ -40,7 +43,7 @@ def to_half(model: Any, overflow: str) -> tuple[Any, list[list[object]]]:
             "the model defines operators of its own, whose types cannot be changed one by one", "refused",
             found=", ".join(sorted({f"{f.domain}::{f.name}" for f in model.functions})[:5]),
         )  # fmt: skip
-    half = _Half(model, overflow)
+    half = _Half(model, overflow, edges)
     for graph in _graphs(model.graph):
         for node in graph.node:
             half.schema(node)  # raises where there is none
@@ -52,8 +55,8 @@ def to_half(model: Any, overflow: str) -> tuple[Any, list[list[object]]]:
 
 
 class _Half:
-    def __init__(self, model: Any, overflow: str) -> None:
-        self.model, self.overflow = model, overflow
+    def __init__(self, model: Any, overflow: str, edges: bool) -> None:
+        self.model, self.overflow, self.edges = model, overflow, edges
         self.opsets = {pair.domain: pair.version for pair in model.opset_import}
         self.names = {name for graph in _graphs(model.graph) for name in _all_names(graph)}
         self.floats: set[str] = set()  # values that were float32
@@ -73,9 +76,13 @@ class _Half:
         for inner in _graphs(graph):
             self._initialisers(inner)
         self._body(graph, {})
-        self._edges(graph)
+        if not self.edges:
+            self._edges(graph)
         for inner in _graphs(graph):
-            for value in (*inner.value_info, *(() if inner is graph else (*inner.input, *inner.output))):
+            for value in (
+                *inner.value_info,
+                *(() if inner is graph and not self.edges else (*inner.input, *inner.output)),
+            ):
                 if value.name not in self.kept:
                     _halve(value)
         try:

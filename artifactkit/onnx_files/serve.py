@@ -92,7 +92,7 @@ def answer(asked: Json, payload: bytes) -> Iterator[tuple[Json, bytes]]:
     elif asked["op"] == "opset":
         yield {"done": True}, convert_opset(_parsed(payload), asked["opset"]).SerializeToString(deterministic=True)
     elif asked["op"] == "half":
-        model, changes = to_half(_parsed(payload), asked["overflow"])
+        model, changes = to_half(_parsed(payload), asked["overflow"], asked["edges"])
         yield {"done": True, "changes": changes}, model.SerializeToString(deterministic=True)
     else:
         raise Failed(f"unknown request {asked['op']!r}", "usage")

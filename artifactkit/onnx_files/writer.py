@@ -16,7 +16,7 @@ from .structure import Piece, Place, Slot, Splicer, Structure
 
 MODEL, DATA = "model.onnx", ".data"
 LARGEST = (1 << 31) - 1  # bytes of a protobuf message
-INSIDE = 1 << 30  # bytes of tensors that a folder's model keeps in itself, when nothing is asked
+INSIDE = 1 << 28  # bytes of tensors that a folder's model keeps in itself, when nothing is asked
 LEAST = 1 << 10  # bytes from which a tensor is put outside then
 LEAST_CONSTANT = 1 << 20  # and from which one in a node is: runtimes look at those when they load
 PAGE, ALIGNED = 4096, 1 << 20  # tensors from the second on begin on a page, so that they can be mapped

@@ -16,13 +16,14 @@ KINDS: dict[str, tuple[LossKind, str]] = {
 }
 
 
-def half(weights: Weights, overflow: str) -> tuple[Weights, frozenset[str]]:
+def half(weights: Weights, overflow: str, edges: bool = False) -> tuple[Weights, frozenset[str]]:
     """(the graph in float16, names of the tensors that are float32 still and are float16 in it).
 
     Casting those is another pass. ``overflow`` is what becomes of numbers in attributes that are too large: "refuse",
-    "saturate", "inf". Raises RouteRefused for operators whose types are not known, MissingExtra without the library.
+    "saturate", "inf"; with ``edges`` inputs and outputs change their types too. Raises RouteRefused for operators whose
+    types are not known, MissingExtra without the library.
     """
-    request = {"op": "half", "overflow": overflow}
+    request = {"op": "half", "overflow": overflow, "edges": edges}
     after, said = rewritten(weights, request, "the graph computes in f16", floats=False)
     assert after.graph is not None and isinstance(after.graph.model, Structure)
     slots = after.graph.model.slots

@@ -147,6 +147,7 @@ OF_TARGET: dict[str, Key] = {
     "overflow": Key(OVERFLOW, "What to do with a value too large for `dtype`."),
     "max-shard-size": Key(SIZE, "Split into files of at most this size."),
     "external-data": Key(SIZE, "Put a graph's tensors of this size and more into a file beside the model."),
+    "cast-io": Key(Flag(), "With `dtype`, cast a graph's inputs and outputs too."),
     "with-code": Key(Flag(), "Copy the model's own code files along too."),
     "summary": Key(Flag(), "false: do not write what is known of the source into the artifact's own metadata."),
     "strict": Key(Flag(), "Refuse any loss that was not asked for."),

@@ -354,6 +354,23 @@ def test_operations_in_half_precision(tmp_path: Path) -> None:
     onnx.checker.check_model(str(tmp_path / "h.onnx"), full_check=True)
 
 
+def test_inputs_and_outputs_in_half_precision_when_asked(tmp_path: Path) -> None:
+    from artifactkit.route import in_graph_of
+    from artifactkit.verify.compare import compare
+
+    source = network(tmp_path)
+    convert(source, tmp_path / "h.onnx", dtype=F16, cast_io=True)
+    made = read(tmp_path / "h.onnx")
+    assert made.graph is not None and "ai.onnx::Cast" not in made.graph.operators
+    assert [(v.name, v.type) for v in (*made.graph.inputs, *made.graph.outputs)] == [("x", "f16"), ("y", "f16")]
+    got, want = run(tmp_path / "h.onnx", x=X.astype(np.float16))[0], run(source, x=X)[0]
+    assert got.dtype == np.float16 and np.abs(got - want).max() < 0.02 * np.abs(want).max()
+    assert compare(made, in_graph_of(read(source), made))
+    for options in ({"to": "onnx"}, {"to": "safetensors"}):
+        with pytest.raises(UsageError, match="--cast-io is for"):
+            convert(source, tmp_path / "x.out", cast_io=True, **options)
+
+
 @pytest.mark.parametrize("attribute", [False, True], ids=["tensor", "attribute"])
 @pytest.mark.parametrize("value", [2e4, 65504.0, 1e6, -7e4, 1e-9])
 def test_constants_at_the_edge_of_the_range(tmp_path: Path, value: float, attribute: bool) -> None:
