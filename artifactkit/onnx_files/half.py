@@ -47,11 +47,16 @@ def to_half(model: Any, overflow: str, edges: bool) -> tuple[Any, list[list[obje
     for graph in _graphs(model.graph):
         for node in graph.node:
             half.schema(node)  # raises where there is none
+    told = {value.name for value in model.graph.value_info}
     try:
         half.model = onnx.shape_inference.infer_shapes(model, check_type=False, strict_mode=False)
     except (RuntimeError, ValueError, onnx.shape_inference.InferenceError) as error:
         raise Failed("the types of the graph's values cannot be inferred", "refused", found=str(error)[:300]) from error
-    return half.run()
+    made, changes = half.run()
+    kept = [value for value in made.graph.value_info if value.name in told]  # what was inferred was for us
+    del made.graph.value_info[:]
+    made.graph.value_info.extend(kept)
+    return made, changes
 
 
 class _Half:
