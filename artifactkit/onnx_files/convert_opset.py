@@ -45,7 +45,7 @@ def convert_opset(model: Any, opset: int) -> Any:
     _refuse_slopes(model, now[0], opset)
     try:
         made = version_converter.convert_version(model, opset)
-    except (RuntimeError, ValueError, onnx.checker.ValidationError) as error:
+    except (RuntimeError, ValueError, onnx.checker.ValidationError, version_converter.ConvertError) as error:
         raise Failed(
             f"onnx's version converter does not lead from opset {now[0]} to {opset}", "refused",
             found=str(error).strip().splitlines()[-1][:300] if str(error).strip() else type(error).__name__,

@@ -111,7 +111,7 @@ class _Half:
         version = self.opsets.get(domain, self.opsets.get("ai.onnx", 0) if not domain else 0)
         try:
             return onnx.defs.get_schema(node.op_type, version, domain)
-        except onnx.defs.SchemaError as error:
+        except (onnx.defs.SchemaError, TypeError) as error:  # TypeError: a version that is no int32
             raise Failed(
                 f"the types that {domain or 'ai.onnx'}::{node.op_type} takes are not known", "refused",
                 found=f"node {node.name or (node.output[0] if node.output else '')}",

@@ -22,8 +22,16 @@ MAX_NAMES = 100_000  # different operators, functions, inputs
 MAX_SIZE = 1 << 60
 # Names that exporters give to weights which they have folded something into: the node that takes them says more.
 ANONYMOUS = re.compile(r"(?:onnx::\w+?_)?\d+|val_\d+")
+_ODD = re.compile("[\ud800-\udfff]")
 # External data's bytes, by tensor, name and size.
 Outside = Callable[[Tensor, str, int], Source]
+
+
+def utf8(text: str, what: str, file: str, offset: int | None = None) -> str:
+    """``text`` itself; Corrupt where its bytes were no UTF-8, which protobuf's strings are."""
+    if not text.isascii() and _ODD.search(text):
+        raise Corrupt(f"the {what} is no UTF-8", file=file, offset=offset, found=ascii(text[:80]))
+    return text
 
 
 class _Met(Visitor):
@@ -46,27 +54,33 @@ class _Met(Visitor):
         if kept >= most:
             raise LimitExceeded("more than any model has", file=self.file, offset=offset, expected=f"at most {most}")
 
+    def _text(self, text: str, what: str) -> str:
+        return utf8(text, what, self.file)
+
     def about(self, key: str, value: str) -> None:
         if value:
-            self.facts[key] = value
+            self.facts[key] = self._text(value, key)
 
     def opset(self, domain: str, version: int) -> None:
         self._room(len(self.opsets))
-        self.opsets[domain] = version
+        self.opsets[self._text(domain, "domain")] = version
 
     def metadata(self, key: str, value: str) -> None:
         self._room(len(self.pairs))
         if key in self.pairs:
             raise Corrupt("a key of the metadata comes twice", file=self.file, found=key[:200])
-        self.pairs[key] = value
+        self.pairs[self._text(key, "key of the metadata")] = self._text(value, "value of the metadata")
 
     def value(self, role: str, name: str, elem_type: int, dims: tuple[int | str | None, ...] | None) -> None:
         self._room(len(self.values[role]))
+        for n in dims or ():
+            if isinstance(n, str):
+                self._text(n, "name of a dimension")
         kind = "string" if elem_type == STRING else TYPES[elem_type].name if elem_type in TYPES else "no tensor"
-        self.values[role].append(Value(name, kind, dims))
+        self.values[role].append(Value(self._text(name, f"name of an {role}"), kind, dims))
 
     def node(self, node: Node) -> None:
-        key = (node.domain, node.op_type)
+        key = (self._text(node.domain, "domain"), self._text(node.op_type, "name of an operator"))
         if node.twice:
             raise Corrupt(f"{node.twice} of a node comes twice", file=self.file, offset=node.offset, found=node.name)
         if key not in self.operators:
@@ -74,11 +88,12 @@ class _Met(Visitor):
         self.operators[key] += 1
         for name in node.inputs[1:]:
             if ANONYMOUS.fullmatch(name) and len(self.users) < MAX_TENSORS:
-                self.users.setdefault(name, (node.name, node.op_type))
+                self.users.setdefault(name, (self._text(node.name, "name of a node"), node.op_type))
 
     def function(self, function: Function) -> None:
         self._room(len(self.functions), function.offset)
-        self.functions[function.domain, function.name] = None
+        domain = self._text(function.domain, "domain")
+        self.functions[domain, self._text(function.name, "name of a function")] = None
 
     def tensor(self, tensor: Tensor) -> None:
         self._room(len(self.tensors), tensor.offset, MAX_TENSORS)
@@ -110,7 +125,7 @@ class _Names:
             name = node.outputs[0]
         else:
             name = f"{node.name or (node.outputs or [''])[0] or node.op_type}.{tensor.attribute}"
-        return self._free(name)
+        return self._free(utf8(name, "name of a tensor", self.file, tensor.offset))
 
     def _free(self, name: str) -> str:
         """Graphs in nodes have names of their own, which may be those of others."""

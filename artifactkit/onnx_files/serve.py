@@ -87,6 +87,13 @@ def _parsed(payload: bytes) -> Any:
 
 
 def answer(asked: Json, payload: bytes) -> Iterator[tuple[Json, bytes]]:
+    try:
+        yield from _answer(asked, payload)
+    except UnicodeDecodeError as error:
+        raise Failed("a name in the model is no UTF-8", "refused", found=repr(error.object[:80])) from error
+
+
+def _answer(asked: Json, payload: bytes) -> Iterator[tuple[Json, bytes]]:
     if asked["op"] == "check":
         yield from check(asked["path"])
     elif asked["op"] == "opset":

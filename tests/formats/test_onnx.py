@@ -311,6 +311,22 @@ def test_what_readers_would_see_differently(tmp_path: Path, field: bytes) -> Non
     assert list(read(path).tensors) == ["w"]
 
 
+@pytest.mark.parametrize("text", [b"initialiser", b"some key", b"some value", b"producer", b"a.domain", b"Operator"])
+def test_names_that_are_no_text(tmp_path: Path, text: bytes) -> None:
+    """Protobuf's strings are UTF-8, and so are ledgers and statements."""
+    nodes = (helper.make_node("Operator", ["x"], ["o"], domain="a.domain"),)
+    made = model(tensor("initialiser", np.zeros(2, np.float32)), nodes=nodes, producer_name="producer")
+    helper.set_model_props(made, {"some key": "some value"})
+    path = save(tmp_path / "a.onnx", made)
+    raw = path.read_bytes()
+    assert text in raw and read(path).tensors
+    path.write_bytes(raw.replace(text, text[:-2] + "é".encode()))
+    assert read(path).tensors
+    path.write_bytes(raw.replace(text, text[:-1] + b"\xff"))
+    with pytest.raises(Corrupt, match="is no UTF-8"):
+        read(path)
+
+
 def test_two_initialisers_of_one_name(tmp_path: Path) -> None:
     with pytest.raises(Corrupt, match="two initialisers have one name"):
         read(save(tmp_path / "a.onnx", model(W, W)))

@@ -452,6 +452,19 @@ def test_graphs_within_are_changed_too(tmp_path: Path) -> None:
         assert np.array_equal(run(tmp_path / "h.onnx", x=x, which=np.array(which))[0], x * factor)
 
 
+@pytest.mark.parametrize("asked", [{}, {"opset": 21}, {"dtype": F16}], ids=["copy", "opset", "f16"])
+def test_a_version_that_no_library_has(tmp_path: Path, asked: dict[str, object]) -> None:
+    source = network(tmp_path)
+    raw, version = source.read_bytes(), b"\x42\x04\x0a\x00\x10\x14"
+    assert raw.count(version) == 1
+    broken = tmp_path / "broken.onnx"
+    broken.write_bytes(raw.replace(version, b"\x42\x09\x0a\x00\x10" + b"\xff" * 5 + b"\x7f"))
+    with pytest.raises((RouteRefused, VerificationFailed)) as caught:
+        convert(broken, tmp_path / "x.onnx", **asked)
+    assert caught.value.file and caught.value.found and not (tmp_path / "x.onnx").exists()
+    convert(source, tmp_path / "x.onnx", **asked)
+
+
 def test_types_of_unknown_operators_are_not_guessed(tmp_path: Path) -> None:
     nodes = (helper.make_node("Mystery", ["x"], ["m"], domain="my.own"),)
     source = save(tmp_path / "a.onnx", model(W, nodes=nodes))
