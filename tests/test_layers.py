@@ -31,7 +31,7 @@ LEVELS: list[tuple[str, list[list[str]]]] = [
                 "ggml", "npwrite", "tensor_names", "torch_files", "torch_script", "numpy_files", "checkpoint_walk",
                 "checkpoint", "modeling", "children", "mlx", "safetensors_files",
                 "token_inputs",
-                "onnx_files",
+                "onnx_files", "tokens",
             ]
         ],
     ),
