@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Literal
 
@@ -58,10 +59,11 @@ class Check:
     detail: str = ""
     tensor: str | None = None
     device: str | None = None  # where it ran, as --device names it
+    figures: Mapping[str, object] | None = None  # what was measured, by name
 
     def to_json(self) -> dict[str, object]:
         out: dict[str, object] = {"level": self.level, "name": self.name, "status": self.status, "detail": self.detail}
-        for key in ("tensor", "device"):
+        for key in ("tensor", "device", "figures"):
             value = getattr(self, key)
             if value is not None:
                 out[key] = value

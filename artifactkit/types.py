@@ -287,3 +287,4 @@ class Runner:
     extra: str
     modules: tuple[str, ...]
     load: Callable[[Loadable, Device, RunOptions], Session]
+    exact: str | None = None  # the provider in which only rounding stands between it and a reference

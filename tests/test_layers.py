@@ -43,8 +43,14 @@ LEVELS: list[tuple[str, list[list[str]]]] = [
             ["scan"], ["verify"], ["provenance"], ["hub"], ["remote"],
         ],
     ),
-    ("L5", [["sources", "recipe"], ["targets", "mlx_route", "route", "forecast", "attest", "retrace", "verdict"], ["judge"]]),
-    ("L6", [["run"], ["via"]]),
+    (
+        "L5",
+        [
+            ["sources", "recipe"], ["targets", "mlx_route", "route", "forecast", "attest", "retrace", "verdict"],
+            ["judge"],
+        ],
+    ),
+    ("L6", [["run", "samples", "function"], ["via"]]),
     ("L7", [["diagnose"], ["audit"], ["build"], ["measure"]]),
     ("L8", [["cli", "__main__"]]),
 ]  # fmt: skip

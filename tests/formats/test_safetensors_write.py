@@ -15,8 +15,8 @@ from artifactkit.artifact import Alias, TensorView, Weights
 from artifactkit.dtypes import ALL, BY_NAME, BY_TORCH
 from artifactkit.errors import Refused, RouteRefused, UsageError, VerificationFailed
 from artifactkit.formats.safetensors import FORMAT
-from artifactkit.safetensors_files.writer import ORDER, split, write
 from artifactkit.passes.tie import merge_aliases
+from artifactkit.safetensors_files.writer import ORDER, split, write
 from artifactkit.source import Inline, read_all
 from artifactkit.types import Head, OutputFile, ReadOptions, WriteOptions
 

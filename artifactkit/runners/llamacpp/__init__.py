@@ -84,5 +84,11 @@ def _start(path: str) -> Child:
 
 
 RUNNER = Runner(
-    name="llamacpp", title="llama.cpp", formats=frozenset({"gguf"}), extra="gguf", modules=("xllamacpp",), load=load
+    name="llamacpp",
+    title="llama.cpp",
+    formats=frozenset({"gguf"}),
+    extra="gguf",
+    modules=("xllamacpp",),
+    load=load,
+    exact=EXACT,
 )
