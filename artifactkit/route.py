@@ -26,12 +26,13 @@ from .passes import tie as tie_pass
 from .provenance import card
 from .provenance.statement import public
 from .report import Loss, counted
+from .source import Inline
 from .targets import check_dtypes, check_modules, is_folder, lowering, refusal, target_format
-from .types import Format, Origin, OutputFile, ReadOptions, Summary, WriteOptions
+from .types import Format, Origin, OutputFile, Part, ReadOptions, Summary, WriteOptions
 
 DEFAULT_FOLDER_SHARD = 5 * 10**9  # bytes, as the Hub's tools
 
-NO_TOKENIZER = "the file has no tokenizer, which this version does not write into GGUF: llama.cpp needs it to load one"
+NO_TOKENIZER = "the file has no tokenizer, since none stands beside the weights: llama.cpp needs it to load one"
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,6 +47,7 @@ class ConvertOptions:
     group_size: int | None = None  # of MLX's groups
     allow_requantize: bool = False
     imatrix: str | None = None  # a path
+    pre_tokenizer: str | None = None  # tokenizer.ggml.pre
     include: tuple[str, ...] = ()
     exclude: tuple[str, ...] = ()
     rename: tuple[str, ...] = ()
@@ -137,7 +139,7 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
     for step, after in out_of_mlx(weights, target, folder, made):
         steps.append(step)
         weights = after
-    for step, after in as_gguf(weights, target):
+    for step, after in as_gguf(weights, target, options.pre_tokenizer):
         steps.append(step)
         weights = after
     for step, after in quantised(weights, target, options):
@@ -173,7 +175,9 @@ def plan(src: str, destination: str, options: ConvertOptions, origin: Origin | N
         go, stay = travelling(initial, options.with_code)
     if weights.naming == "gguf" and initial.naming != "gguf":  # what it says is in the file, as key-values
         stay = tuple(c for c in stay if c.name != "config.json")
-        if not any(pair.key == "tokenizer.ggml.model" for pair in weights.keyvalues):
+        if any(pair.key == "tokenizer.ggml.model" for pair in weights.keyvalues):
+            stay = tuple(c for c in stay if c.role != "tokenizer")
+        else:
             losses.append(Loss("tokenizer-dropped", NO_TOKENIZER))
     losses += [Loss("file-dropped", _stay_text(c, folder), asked=c.role in ("code", "doc")) for c in stay]
     name = os.path.basename(os.path.abspath(destination))
@@ -273,17 +277,22 @@ def as_mlx(
     made.append(translate.config_file(config))
 
 
-def as_gguf(weights: Weights, target: Format) -> Iterator[tuple[RouteStep, Weights]]:
+def as_gguf(weights: Weights, target: Format, pre_tokenizer: str | None = None) -> Iterator[tuple[RouteStep, Weights]]:
     """The step from a checkpoint of transformers to GGUF's names, row orders and facts, by its config.json."""
     if not target.keeps_keyvalues or weights.format == target.name:
+        if pre_tokenizer is not None:
+            raise UsageError("--pre-tokenizer is for a checkpoint that becomes GGUF", hint="-t gguf")
         return
     from . import translate  # and with it all that is known of model families
     from .mlx_route import plain_config
+    from .tokens import attach
 
     read = plain_config(weights)
     if read is not None:
-        arch, weights = translate.plan(read[0], weights, read[1])
+        arch, weights = translate.plan(read[0], weights, read[1], pre_tokenizer)
         yield RouteStep("architecture", f"{arch.name}: names and row orders of llama.cpp's {arch.gguf}"), weights
+        if text := attach.said(weights.keyvalues):
+            yield RouteStep("tokenizer", text), weights
 
 
 def as_checkpoint(
@@ -297,8 +306,16 @@ def as_checkpoint(
         yield RouteStep("architecture", "as it is"), replace(weights, notes=[*weights.notes, note])
         return
     from . import translate
+    from .tokens import attach
 
+    pairs = weights.keyvalues
     arch, entries, weights = translate.from_gguf(weights)
+    context = next(
+        (p.value for p in pairs if p.key == f"{arch.gguf}.context_length" and isinstance(p.value, int)), None
+    )
+    weights, beside, ids = attach.to_folder(weights, pairs, context)
+    entries |= ids
+    made += [OutputFile(name, len(data), (Part(0, Inline(data)),)) for name, data in beside.items()]
     # transformers refuses a file that does not say which framework it is for
     weights = replace(weights, metadata={**weights.metadata, "format": "pt"})
     made.append(translate.config_file(entries))

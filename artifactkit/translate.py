@@ -20,6 +20,7 @@ from .modeling.backward import from_gguf as _from_gguf
 from .modeling.config import FILE, INERT, OFF
 from .modeling.forward import to_gguf
 from .source import Inline
+from .tokens import attach
 from .types import OutputFile, Part
 
 CONFIG = FILE
@@ -49,14 +50,22 @@ def config_file(entries: Mapping[str, object]) -> OutputFile:
     return OutputFile(CONFIG, len(data), (Part(0, Inline(data)),))
 
 
-def plan(config: Mapping[str, object], weights: Weights, file: str = CONFIG) -> tuple[Architecture, Weights]:
+def plan(
+    config: Mapping[str, object], weights: Weights, file: str = CONFIG, pre_tokenizer: str | None = None,
+    tokenizer: bool = True,
+) -> tuple[Architecture, Weights]:  # fmt: skip
     """(the family, ``weights`` under GGUF names with ``keyvalues``): what a GGUF file of this checkpoint holds.
 
-    ``config`` is the parsed config.json, ``file`` its name for messages. Tokenizer facts are another's to add. Raises
-    RouteRefused for an unknown family, a config key or a tensor that no rule explains; Corrupt for a missing tensor.
+    ``config`` is the parsed config.json, ``file`` its name for messages. The tokenizer is the one beside the weights,
+    if it is wanted; ``pre_tokenizer`` names how it cuts text. Raises RouteRefused for an unknown family, a config key
+    or a tensor that no rule explains, and as ``tokens.attach.to_gguf``; Corrupt for a missing tensor.
     """
     arch = architecture_of(config, weights, file)
-    return arch, to_gguf(arch, dict(config), weights, file)
+    made = to_gguf(arch, dict(config), weights, file)
+    embedding = made.tensors.get(arch.embedding)
+    if not tokenizer or embedding is None:
+        return arch, made
+    return arch, attach.to_gguf(made, config, embedding.shape[0], pre_tokenizer)
 
 
 def from_gguf(weights: Weights, file: str = "") -> tuple[Architecture, dict[str, object], Weights]:
@@ -85,7 +94,13 @@ def in_words_of(weights: Weights, other: Weights) -> Weights:
         return weights
     if other.format == "gguf":
         read = read_config(weights.companions)
-        return weights if read is None or not other.keyvalues else plan(read[0], weights, read[1])[1]
+        if read is None or not other.keyvalues:
+            return weights
+        held = {pair.key: pair.value for pair in other.keyvalues if not pair.is_array}
+        model, pre = held.get("tokenizer.ggml.model"), held.get("tokenizer.ggml.pre")
+        # How text is cut is what the file says: whether that gives the right ids is for llama.cpp to show.
+        given = pre if model == "gpt2" and isinstance(pre, str) else None
+        return plan(read[0], weights, read[1], given, tokenizer=model is not None)[1]
     if not weights.keyvalues or read_config(other.companions) is None:
         return weights
     plain = {

@@ -115,6 +115,10 @@ Imatrix = Annotated[
     str | None,
     typer.Option("--imatrix", metavar="FILE", help="Importance of columns, from llama-imatrix, for --quantize."),
 ]
+PreTokenizer = Annotated[
+    str | None,
+    typer.Option("--pre-tokenizer", metavar="NAME", help="How the tokenizer cuts text, by llama.cpp's name for it."),
+]
 GroupSize = Annotated[
     int | None,
     typer.Option("--group-size", metavar="N", min=1, help="Elements that share a scale, of MLX: 32, 64 or 128."),

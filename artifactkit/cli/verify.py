@@ -90,6 +90,7 @@ def command(
     from ..targets import lowering
     from ..translate import in_words_of
     from ..types import Origin, ReadOptions
+    from ..verify import tokenizer
     from ..verify.compare import compare, matched
     from .located import fetch_weights, locate, say_commit
 
@@ -124,6 +125,8 @@ def command(
             if verdicts is not None:
                 verdicts.cancel()
             raise
+    for check in tokenizer.checks(made.weights, source.weights):
+        report.add(check)
     if verdicts is not None:
         verdicts.judge(report)
     if device:

@@ -139,6 +139,10 @@ OF_TARGET: dict[str, Key] = {
     ),
     "allow-requantize": Key(Flag(), "Quantise what is quantised already."),
     "calibration": Key(REFERENCE, "The [inputs.NAME] with text or samples to calibrate on."),
+    "pre-tokenizer": Key(
+        Text("a name of llama.cpp's", r"[A-Za-z0-9_.-]{1,64}"),
+        "How the tokenizer cuts text, by llama.cpp's name for it.",
+    ),
     "imatrix": Key(REFERENCE, "The [inputs.NAME] that is an importance matrix."),
     "adapters": Key(ListOf(REFERENCE, 64), "The [inputs.NAME]s that are adapters, in the order to apply."),
     "include": Key(ListOf(Text()), "Take only tensors whose name matches one of these."),

@@ -22,7 +22,8 @@ def reopen(files: list[str]) -> dict[str, Placed]:
     found: dict[str, Placed] = {}
     ties: dict[str, str] = {}
     for path in files:
-        if path.endswith((".index.json", "config.json")):  # what is staged as one file has no suffix of its own
+        # What stands beside the tensors; a file that is staged by itself has no suffix of its own.
+        if path.endswith((".index.json", "config.json", "tokenizer.json", ".jinja")):
             continue
         try:
             with safe_open(path, framework="numpy") as opened:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
 from ..errors import RouteRefused
@@ -191,11 +191,20 @@ def _byte_level(parsed: Parsed) -> tuple[Draft, Vocabulary]:
             raise _refuse(parsed, "normalizer", part)
     if any(p.get("type") == "ByteLevel" and p.get("add_prefix_space") is True for p in parsed.parts("pre_tokenizer")):
         lost.append("a text gets no space before its first word")
+    if parsed.model.get("unk_token") is not None and lacks_bytes(parsed.texts):
+        lost.append(f"what has no token is left out, and is no {parsed.model['unk_token']}")
     count = len(parsed.texts)
     types = [NORMAL if t is not None else UNUSED for t in parsed.texts]
     draft = Draft("gpt2", parsed.file, list(parsed.texts), types, [0.0] * count, lost)
     merges = tuple(" ".join(part.replace(" ", "\u0120") for part in pair) for pair in parsed.merges)
     return draft, Vocabulary("gpt2", (), (), merges=merges)
+
+
+def lacks_bytes(texts: Iterable[str | None]) -> bool:
+    """Whether there are bytes that no token of a byte-level BPE stands for: 256 letters are their names (GPT-2)."""
+    plain = {*range(ord("!"), ord("~") + 1), *range(0xA1, 0xAD), *range(0xAE, 0x100)}
+    names = {chr(n) for n in plain} | {chr(256 + n) for n in range(256 - len(plain))}
+    return not names <= {text for text in texts if text is not None and len(text) == 1}
 
 
 def _of_wordpiece(parsed: Parsed, files: Files) -> tuple[Draft, Vocabulary]:

@@ -9,7 +9,7 @@ from unicodedata import category, normalize
 
 from ..report import Check, counted
 from . import texts
-from .build import space_scheme
+from .build import lacks_bytes, space_scheme
 from .files import Object
 from .library import Library
 from .parsed import Parsed, parse
@@ -48,7 +48,7 @@ def ids(written: Vocabulary, tokenizer: Object, file: str, native: Tokenizer) ->
         for text, expected, plain in zip(lines, wanted, decoded, strict=True):
             found = native.tokenize(text, parse_special=True)
             if found != expected:
-                reason = next((why for why, shows in reasons if shows(text, text in special)), None)
+                reason = next((why for why, shows in reasons if shows(text, text in special, expected)), None)
                 if reason is None:
                     wrong.append(_differ(text, expected, found))
                 else:
@@ -57,7 +57,7 @@ def ids(written: Vocabulary, tokenizer: Object, file: str, native: Tokenizer) ->
                 back.append(f"{text[:60]!r}: {again[:60]!r}, expected {plain[:60]!r}")
         for text, expected in zip(lines[:4], framed, strict=True):
             found = native.tokenize(text, add_special=True, parse_special=True)
-            if found != expected and not any(shows(text, False) for _, shows in reasons):
+            if found != expected and not any(shows(text, False, expected) for _, shows in reasons):
                 wrong.append(_differ(text, expected, found) + " with begin and end")
         version = library.version
     but = "".join(f"; {counted(n, 'text')} apart: {why}" for why, n in told.items())
@@ -67,8 +67,8 @@ def ids(written: Vocabulary, tokenizer: Object, file: str, native: Tokenizer) ->
     yield _check("tokens decoded", back, len(lines), f"{counted(len(lines), 'text')} back from their ids")
 
 
-# Why texts may differ, and whether one shows it: given the text, and whether it has special tokens in it.
-Limit = tuple[str, Callable[[str, bool], bool]]
+# Why texts may differ, and whether one shows it: given the text, whether special tokens are in it, and its ids.
+Limit = tuple[str, Callable[[str, bool, list[int]], bool]]
 
 
 def limits(parsed: Parsed, written: Vocabulary) -> list[Limit]:
@@ -79,19 +79,23 @@ def limits(parsed: Parsed, written: Vocabulary) -> list[Limit]:
         found += [(f"llama.cpp does not bring text into {form}", _not_in(form)) for form in forms]
     lower = written.lowercase if written.lowercase is not None else True
     if written.model == "bert" and (written.strip_accents is None and lower or written.strip_accents):
-        found.append(("llama.cpp takes Hangul and marks apart otherwise", lambda text, _: _marked(text)))
+        found.append(("llama.cpp takes Hangul and marks apart otherwise", lambda text, *_: _marked(text)))
+    unknown = parsed.model.get("unk_token")
+    if written.model == "gpt2" and isinstance(unknown, str) and lacks_bytes(parsed.texts):
+        token = parsed.texts.index(unknown) if unknown in parsed.texts else -1
+        found.append(("llama.cpp leaves out what has no token", lambda *given: token in given[2]))
     if written.model == "llama":
         for part in parsed.parts("pre_tokenizer"):
             scheme = space_scheme(part) if part.get("type") == "Metaspace" else "never"
             if scheme != "never":
-                found.append(("llama.cpp adds a space to one that is there", lambda text, _: text[:1] in (" ", SPACE)))
+                found.append(("llama.cpp adds a space to one that is there", lambda text, *_: text[:1] in (" ", SPACE)))
                 # Between special tokens, too.
-                found.append(("llama.cpp adds a space behind special tokens", lambda _, special: special))
+                found.append(("llama.cpp adds a space behind special tokens", lambda _, special, __: special))
     return found
 
 
-def _not_in(form: str) -> Callable[[str, bool], bool]:
-    return lambda text, _: normalize(form, text) != text  # type: ignore[arg-type]
+def _not_in(form: str) -> Callable[[str, bool, list[int]], bool]:
+    return lambda text, *_: normalize(form, text) != text  # type: ignore[arg-type]
 
 
 def _marked(text: str) -> bool:

@@ -46,13 +46,9 @@ def named(vocabulary: Vocabulary, files: Files, given: str | None) -> Vocabulary
         if name is not None:
             return replace(vocabulary, pre=name)
         alike = _alike(library)
-    hint = (
-        f"--pre-tokenizer {alike[0]} if the model was made with it"
-        if alike
-        else (
-            "--pre-tokenizer NAME takes one all the same: the model will then read other tokens than it was trained on"
-        )
-    )
+    hint = "--pre-tokenizer NAME takes one all the same: the model will then read other tokens than it was trained on"
+    if alike:
+        hint = f"--pre-tokenizer {alike[0] if len(alike) == 1 else 'NAME, the one that the model was trained with'}"
     raise RouteRefused(
         "nobody knows how this tokenizer cuts text: its fingerprint is unknown", file=files.main,
         member=files.cls or "no tokenizer_class",

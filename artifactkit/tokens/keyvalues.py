@@ -111,6 +111,18 @@ def read(pairs: Iterable[KeyValue], file: str = "") -> Vocabulary | None:
     )  # fmt: skip
 
 
+def may_be_absent(key: str, value: object, pairs: Iterable[KeyValue]) -> bool:
+    """Whether llama.cpp takes ``value`` where a file of these pairs does not have ``key``."""
+    held = {pair.key: pair.value for pair in pairs if not pair.is_array}
+    model, pre = held.get(_MODEL), held.get(_PRE)
+    if key == _PREFIX:
+        return value is (model == "llama")
+    name = key.removeprefix(GGML + "add_").removesuffix("_token")
+    if key != f"{GGML}add_{name}_token":
+        return key == _SQUEEZE and value is False
+    return value is (name in DEFAULT_ADD.get(str(model), ()) or (name == "bos" and model == "gpt2" and pre in ADD_BOS))
+
+
 class _Reader:
     """The pairs, each asked for as what it must be."""
 

@@ -16,6 +16,7 @@ from ..modeling.architecture import Pairs
 from ..modeling.backward import may_be_absent
 from ..report import Check, Report, counted
 from ..source import Forward, Source
+from ..tokens.keyvalues import may_be_absent as tokenizer_may_lack
 from . import graphs
 from .blocks import Errors, Limit, limit_of
 from .bounds import GRIDS, as_array, first_outside
@@ -235,10 +236,11 @@ def _compare_pairs(report: Report, artifact: Weights, source: Weights) -> None:
         mine = held.get(pair.key)
         if mine is None and may_be_absent(pair.key.removeprefix(f"{pairs.arch}."), pair.value, pairs):
             continue
+        if mine is None and tokenizer_may_lack(pair.key, pair.value, artifact.keyvalues):
+            continue
         if mine is not None and mine.kind == pair.kind and _same_value(mine, pair):
             continue
-        found = "absent" if mine is None else f"{mine.kind} {mine.value!r}"[:80]
-        detail = f"{pair.key}: expected {pair.kind} {pair.value!r}, found {found}"
+        detail = f"{pair.key}: expected {_pair_text(pair)}, found {_pair_text(mine)}"
         report.add(Check("accounting", "key-value", "failed", detail))
         wrong += 1
     if not wrong:

@@ -221,7 +221,7 @@ def test_a_source_of_another_name(made: Path, fixtures: Path, tmp_path: Path) ->
         ("array.npy", "a.npy", {}),
         ("plain.pt", "p.npz", {"dtype": dtypes.parse("f32"), "exclude": ("norm.*",)}),
         ("trainer.ckpt", "all.safetensors", {"read": None}),
-        ("tiny-llama", "t.gguf", {"quantize": "q8_0"}),
+        ("tiny-llama", "t.gguf", {"quantize": "q8_0", "pre_tokenizer": "gpt-2"}),
     ],
 )
 def test_every_route_can_be_traced_back(
@@ -247,7 +247,7 @@ def test_names_that_lead_out_of_the_source(tmp_path: Path, fixtures: Path, name:
 @pytest.mark.parametrize("outside", [True, False])
 def test_the_file_of_an_option_leads_nowhere_else(tmp_path: Path, fixtures: Path, outside: bool) -> None:
     (tmp_path / "made").mkdir()
-    artifact = convert(fixtures / "tiny-llama", tmp_path / "made" / "t.gguf", quantize="q8_0")
+    artifact = convert(fixtures / "tiny-llama", tmp_path / "made" / "t.gguf", quantize="q8_0", pre_tokenizer="gpt-2")
     secret = tmp_path / "other.gguf" if outside else artifact.with_name("other.gguf")
     secret.write_text("secret")
     name = str(secret) if outside else secret.name
