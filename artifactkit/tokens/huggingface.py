@@ -201,4 +201,6 @@ def _t5(v: Vocabulary) -> _Parts:
 def ids(vocabulary: Vocabulary) -> Mapping[str, int]:
     """Special tokens for config.json, where models look for the end of a text."""
     keys = {"bos": "bos_token_id", "eos": "eos_token_id", "pad": "pad_token_id"}
+    if vocabulary.model == "bert":  # its begin and end are others' names for its own
+        keys = {"pad": "pad_token_id"}
     return {key: vocabulary.special[name] for name, key in keys.items() if name in vocabulary.special}

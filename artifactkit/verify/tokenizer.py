@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from .. import trees
 from ..artifact import Weights
@@ -50,7 +51,10 @@ def _judge(gguf: Weights, found: files.Files, path: str) -> Iterator[Check]:
         return
     tokenizer = found.json
     if tokenizer is None:  # a sentencepiece model alone: as `tokenizers` would have it
-        tokenizer = huggingface.tokenizer(build.vocabulary(found, {}, len(vocabulary.tokens)))
+        own = build.vocabulary(found, {}, len(vocabulary.tokens))
+        # What its files leave open is what llama.cpp takes.
+        add, special = {**vocabulary.add, **own.add}, {**vocabulary.special, **own.special}
+        tokenizer = huggingface.tokenizer(replace(own, add=add, special=special))
     with native(path) as llama:
         yield from compare.ids(vocabulary, tokenizer, found.main, llama)
         yield from compare.templates(found.templates, llama)
