@@ -88,7 +88,7 @@ def test_npy_holds_one_tensor() -> None:
 
 HINTS = {
     "bf16": "f32", "f8_e8m0": "f32", "f8_e4m3": "f16", "f8_e5m2": "f16", "f8_e4m3fnuz": "f16", "f8_e5m2fnuz": "f16",
-    "f4": None, "f6_e2m3": None, "f6_e3m2": None, "c32": None,
+    "f4": None, "f6_e2m3": None, "f6_e3m2": None, "c32": None, "i4": None, "u4": None, "i2": None, "u2": None,
 }  # fmt: skip
 
 
