@@ -51,7 +51,7 @@ def test_from_gguf_to_mlx_and_to_groups(packed: Path, tmp_path: Path, akit: Akit
         "f32": [],
         "bf16": ["--dtype", "bf16"],
         "q8": ["--quantize", "q8"],
-        "q4": ["--quantize", "q4"],
+        "q4": ["--quantize", "q4", "--group-size", "32"],
     }.items():
         done = akit("convert", packed, tmp_path / name, "-t", "mlx", *options, "--allow-requantize")
         assert done.returncode == 0, done.stderr
